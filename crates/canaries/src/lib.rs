@@ -7,6 +7,6 @@
 //! all of them are compiled at once and a run has one of them or none.
 
 pub mod canary;
-pub mod seeds;
+pub mod simulated;
 
 include!(concat!(env!("OUT_DIR"), "/protocols/lib.rs"));

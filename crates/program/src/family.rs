@@ -4,9 +4,8 @@
 use crate::BadUsage;
 use anyhow::{Context, Result};
 use ionian_deployment::Deployment;
-use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::{AnyProtocol, Protocol};
+use ionian_kernel::protocol::AnyProtocol;
 use ionian_protocols::registry;
 pub use ionian_protocols::registry::Work;
 
@@ -67,12 +66,6 @@ pub fn unknown(name: &str) -> String {
         "protocol = {name:?}: must be {}",
         registry::NAMES.join(" or ")
     )
-}
-
-/// Checks a deployment, or the two deployments of a change in progress, by the rules of its
-/// protocol.
-pub fn configure<P: Protocol>(layout: Layout) -> Result<P::Config> {
-    P::configure(layout).with_context(|| none_of(P::NAME))
 }
 
 /// The error of a layout that is not a deployment of a protocol.

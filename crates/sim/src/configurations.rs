@@ -11,7 +11,7 @@ use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::{Layout, NodeId, Options};
 use ionian_kernel::level::Level;
 use ionian_kernel::membership::{Change, Membership};
-use ionian_kernel::protocol::{Protocol, Transition};
+use ionian_kernel::protocol::{AnyProtocol, Description, Transition};
 use ionian_kernel::setting::Setting;
 use ionian_kernel::wire::encode_all;
 use std::collections::BTreeMap;
@@ -24,26 +24,24 @@ pub(crate) const OPERATOR: u64 = 1 << 63;
 /// Intervals between two requests of the operator, in microseconds.
 pub(crate) const CHANGE_EVERY: [Micros; 3] = [100_000, 400_000, 1_500_000];
 
-/// A configuration in use.
-pub(crate) struct Configuration<P: Protocol> {
-    pub(crate) layout: Layout,
-    pub(crate) config: P::Config,
-}
-
 /// The configurations of a run.
-pub(crate) struct Configurations<P: Protocol> {
+pub(crate) struct Configurations {
+    protocol: &'static dyn AnyProtocol,
     /// The layouts that the operator chooses from; the first is the founding one.
     layouts: Vec<Layout>,
     /// The options that the operator chooses from; the first are the founding ones.
     tunings: Vec<Options>,
     /// The configurations so far: the log decides one per epoch.
-    known: BTreeMap<Epoch, (Membership, Rc<Configuration<P>>)>,
+    known: BTreeMap<Epoch, (Membership, Rc<Layout>)>,
     requests: u64,
 }
 
-impl<P: Protocol> Configurations<P> {
+impl Configurations {
     /// The configurations of a scenario.
-    pub(crate) fn new(scenario: &Scenario) -> Result<Self, String> {
+    pub(crate) fn new(
+        protocol: &'static dyn AnyProtocol,
+        scenario: &Scenario,
+    ) -> Result<Self, String> {
         let layouts: Vec<Layout> = core::iter::once(&scenario.layout)
             .chain(&scenario.changes)
             .map(|layout| Layout {
@@ -53,22 +51,26 @@ impl<P: Protocol> Configurations<P> {
             })
             .collect();
         let founded = scenario.layout.options.clone();
-        let others = if scenario.tunes && P::check_tunable().is_ok() {
+        let others = if scenario.tunes && protocol.check_tunable().is_ok() {
+            let Description {
+                commutes, settings, ..
+            } = protocol.description();
             let accepts = |options: &Options| {
                 let options = options.clone();
-                let commutes = P::commutes(&options) == P::commutes(&founded);
+                let keeps_order = commutes(&options) == commutes(&founded);
                 let layout = Layout {
                     options,
                     ..scenario.layout.clone()
                 };
-                commutes && P::configure(layout).is_ok()
+                keeps_order && protocol.configure(layout).is_ok()
             };
-            tunings(&founded, P::SETTINGS, accepts).to_vec()
+            tunings(&founded, settings, accepts).to_vec()
         } else {
             Vec::new()
         };
         let tunings = core::iter::once(founded).chain(others).collect();
         let mut configurations = Configurations {
+            protocol,
             layouts,
             tunings,
             known: BTreeMap::new(),
@@ -79,7 +81,7 @@ impl<P: Protocol> Configurations<P> {
     }
 
     /// The configuration that nodes are founded with.
-    pub(crate) fn founding(&mut self) -> Result<Rc<Configuration<P>>, String> {
+    pub(crate) fn founding(&mut self) -> Result<Rc<Layout>, String> {
         self.of(&Membership::founding(self.layouts[0].founding_level))
     }
 
@@ -105,14 +107,14 @@ impl<P: Protocol> Configurations<P> {
     }
 
     /// The configuration of a membership.
-    pub(crate) fn of(&mut self, membership: &Membership) -> Result<Rc<Configuration<P>>, String> {
-        if let Some((known, configuration)) = self.known.get(&membership.epoch) {
+    pub(crate) fn of(&mut self, membership: &Membership) -> Result<Rc<Layout>, String> {
+        if let Some((known, layout)) = self.known.get(&membership.epoch) {
             if known != membership {
                 return Err(format!(
                     "two memberships in one epoch: {known:?} and {membership:?}"
                 ));
             }
-            return Ok(configuration.clone());
+            return Ok(layout.clone());
         }
         let Membership {
             epoch,
@@ -134,18 +136,21 @@ impl<P: Protocol> Configurations<P> {
             founding_expiry,
             ..self.layout(text)
         };
-        let config = P::configure(layout.clone()).map_err(|error| error.to_string())?;
-        let configuration = Rc::new(Configuration { layout, config });
+        let checked = self.protocol.configure(layout.clone());
+        checked.map_err(|error| error.to_string())?;
+        let layout = Rc::new(layout);
         self.known
-            .insert(epoch, (membership.clone(), configuration.clone()));
-        Ok(configuration)
+            .insert(epoch, (membership.clone(), layout.clone()));
+        Ok(layout)
     }
 
     /// The next request of the operator: to abandon a change in progress, or to change to other
     /// options, another level or another layout.
     pub(crate) fn request(&mut self, membership: &Membership, turn: u64) -> Option<Request> {
         let is_last = membership.level == Level::LATEST;
-        let changes_level = P::check_level().is_ok() && (!is_last || P::check_lowering().is_ok());
+        let protocol = self.protocol;
+        let changes_level =
+            protocol.check_level().is_ok() && (!is_last || protocol.check_lowering().is_ok());
         if membership.is_changing() {
             Some(self.abandon(membership))
         } else if turn % 5 == 4 && changes_level {
@@ -214,7 +219,11 @@ impl<P: Protocol> Configurations<P> {
         let places = (0..count).map(|step| (turn.wrapping_add(step) % count) as usize);
         let mut others = places.filter(|place| self.layouts[*place].on_node(node).is_empty());
         others
-            .find(|place| P::transition(&from, &self.layouts[*place]).is_ok())
+            .find(|place| {
+                self.protocol
+                    .transition(&from, &self.layouts[*place])
+                    .is_ok()
+            })
             .filter(|_| !from.on_node(node).is_empty())
             .map(|place| place as u8)
     }
@@ -234,7 +243,10 @@ impl<P: Protocol> Configurations<P> {
             let last = self.layouts.len() - 1;
             format!("there is no layout {to}: the last is {last}")
         })?;
-        let transition = P::transition(&from, next).map_err(|error| error.to_string())?;
+        let transition = self
+            .protocol
+            .transition(&from, next)
+            .map_err(|error| error.to_string())?;
         Ok(self.of_change(&Change::Begin {
             base: membership.epoch,
             from: Bytes::copy_from_slice(&[here, tuning]),

@@ -10,10 +10,9 @@ use crate::scenario::Durability;
 use crate::swarm::Recurring;
 use crate::world::{Event, Simulation, Step};
 use ionian_kernel::id::ClientId;
-use ionian_kernel::protocol::{Instance, Protocol};
 use std::collections::BTreeMap;
 
-impl<P: Protocol, M: Model> Simulation<P, M> {
+impl<M: Model> Simulation<M> {
     /// Plans the first fault of each kind.
     pub(crate) fn plan_faults(&mut self) {
         let often = [
@@ -160,7 +159,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     fn nodes_with(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         let holds = |node: &usize| {
             let mut instances = self.nodes[*node].instances();
-            instances.any(|(address, _)| wanted(P::KINDS[address.kind as usize]))
+            instances.any(|(address, _)| wanted(self.description().kinds[address.kind as usize]))
         };
         (0..self.nodes.len()).filter(holds).collect()
     }
@@ -169,7 +168,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         let Some(kind) = self.knobs.victims.filter(|_| !self.random.once_in(6)) else {
             return self.random_node();
         };
-        let victims = self.nodes_with(|name| name == P::KINDS[kind as usize]);
+        let kind = self.description().kinds[kind as usize];
+        let victims = self.nodes_with(|name| name == kind);
         let turn = self.random.below(victims.len().max(1) as u64) as usize;
         victims.get(turn).copied().or_else(|| self.random_node())
     }
@@ -190,7 +190,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     pub(crate) fn may_crash(&self, node: usize, blackout: bool) -> bool {
         // One that was never up holds nothing, and is not missed yet; one that left is missed no
         // more.
-        let is_down = |node: &&SimNode<P>| {
+        let is_down = |node: &&SimNode| {
             let is_missed = node.life > 0 && node.standing == Standing::Present;
             node.host.is_none() && is_missed || node.disk.is_failing()
         };
@@ -453,7 +453,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         };
         let mut stranded = vec![false; self.nodes.len()];
         stranded[leader] = true;
-        for kind in P::KINDS {
+        for kind in self.description().kinds {
             let places = self.nodes_with(|name| name == *kind);
             let most = self.random.below(self.scenario.layout.f as u64 + 1) as usize;
             let is_few =
@@ -487,8 +487,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// The nodes of one role do not reach each other for a little while.
     fn keep_peers_apart(&mut self) {
-        let kind = self.random.below(2 * P::KINDS.len() as u64) as usize;
-        let kind = P::KINDS.get(kind).copied().unwrap_or("replica");
+        let kinds = self.description().kinds;
+        let kind = self.random.below(2 * kinds.len() as u64) as usize;
+        let kind = kinds.get(kind).copied().unwrap_or("replica");
         let peers = self.nodes_with(|name| name == kind);
         let lasts = self.random.between(50_000, 1_500_000);
         let turn = self
@@ -533,10 +534,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// Adds the figures of a node's roles to the report.
     pub(crate) fn collect_figures(&mut self, node: usize) {
+        let metrics = self.description().metrics;
         let report = &mut self.report;
         report.refused_snapshots += core::mem::take(&mut self.nodes[node].disk.refused);
         for (address, instance) in self.nodes[node].instances() {
-            let metrics = P::METRICS[usize::from(address.kind)];
+            let metrics = metrics[usize::from(address.kind)];
             for (name, value) in instance.status().figures(metrics) {
                 report.figure(name, value);
             }

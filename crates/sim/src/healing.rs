@@ -5,13 +5,13 @@ use crate::journal;
 use crate::leaving::Standing;
 use crate::model::Model;
 use crate::oracle::View;
+use crate::report::{Failure, FailureKind};
 use crate::scenario::Durability;
 use crate::swarm::{Knobs, Range};
 use crate::world::{Event, Simulation, Step};
 use ionian_kernel::id::ClientId;
-use ionian_kernel::protocol::Protocol;
 
-impl<P: Protocol, M: Model> Simulation<P, M> {
+impl<M: Model> Simulation<M> {
     /// Ends all faults, and sends a last request through every lane.
     pub(crate) fn heal(&mut self) -> Step {
         if std::mem::replace(&mut self.healed, true) {
@@ -71,7 +71,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// nodes it removes some and goes on with fewer than f+1, until they have joined again.
     fn all_is_stored_by_others(&self) -> bool {
         let layout = &self.scenario.layout;
-        let mut executors = P::EXECUTORS.iter().map(|kind| layout.count(*kind));
+        let executors = self.description().executors.iter();
+        let mut executors = executors.map(|kind| layout.count(*kind));
         self.scenario.durability == Durability::Disk && executors.all(|n| n > 2 * layout.f)
     }
 
@@ -92,16 +93,40 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             .next()
             .or_else(|| journal.waiting_for_time().next());
         drop(journal);
+        let left = self.rest.left_over(self.now(), &self.nodes);
+        let short = self.rest.short_of_the_end(&self.nodes);
+        let owed = crate::rest::owed_snapshot(&self.nodes);
         let view = View {
             nodes: &self.nodes,
             changed: 0,
         };
-        let left = self.rest.left_over(self.now(), &view);
-        let short = self.rest.short_of_the_end(&view);
-        let owed = crate::rest::owed_snapshot(&view);
         let of_oracles = || self.oracles.iter().find_map(|oracle| oracle.awaited(&view));
         let found = behind.or(short).or(left).or(owed).or_else(of_oracles);
         found.or_else(|| self.unsettled())
+    }
+
+    /// A liveness failure, with everything that may tell why.
+    pub(crate) fn stuck(&mut self, what: &str) -> Failure {
+        let mut message = format!("the healed cluster {what}; {}", self.workload.unfinished());
+        if self.workload.done() {
+            message += &self.awaited().unwrap_or_default();
+        }
+        for node in &self.nodes {
+            message += &format!(
+                "\n  n{}:{}",
+                node.id.0,
+                if node.runs() { "" } else { " down" }
+            );
+            for (address, instance) in node.instances() {
+                message += &format!(" {}(", self.protocol.name(address));
+                let metrics = self.description().metrics[usize::from(address.kind)];
+                for (name, value) in instance.status().figures(metrics) {
+                    message += &format!(" {name}={value}");
+                }
+                message += " )";
+            }
+        }
+        self.fail(FailureKind::Liveness, message)
     }
 }
 

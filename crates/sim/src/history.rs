@@ -144,7 +144,6 @@ mod tests {
     use super::*;
     use crate::linearizability::{Verdict, check};
     use crate::machine::{Answer, Lists};
-    use crate::model::Model;
 
     fn ask(history: &mut History<Lists>, text: &str, answer: Answer) {
         let call = Lists::new(3).parse(text).unwrap();

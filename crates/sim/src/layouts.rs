@@ -1,10 +1,11 @@
 //! Deployments drawn at random, of which no preset has the like: any number of nodes and of
 //! failures, roles together or apart in any number, and acceptors in any arrangement.
 
+use crate::roles::Simulated;
 use alloc::format;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::level::Level;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::Description;
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::random::Random;
 
@@ -23,19 +24,21 @@ const DRAWS: usize = 100_000;
 ///
 /// # Panics
 /// When the protocol accepts none.
-pub fn drawn<P: Protocol>(seed: u64) -> Layout {
+pub fn drawn(protocol: Simulated, seed: u64) -> Layout {
+    let Description { name, kinds, .. } = protocol.description();
     let mut random = Random::new(seed ^ 0x1a_0075);
-    let all = (0..DRAWS).map(|_| draw(P::KINDS.len(), &mut random));
-    let mut accepted = all.filter(|layout| P::configure(layout.clone()).is_ok());
+    let all = (0..DRAWS).map(|_| draw(kinds.len(), &mut random));
+    let mut accepted = all.filter(|layout| protocol.protocol().configure(layout.clone()).is_ok());
     accepted
         .next()
-        .unwrap_or_else(|| panic!("{} accepts no deployment", P::NAME))
+        .unwrap_or_else(|| panic!("{name} accepts no deployment"))
 }
 
 /// What a deployment looks like, in a line.
-pub fn in_words<P: Protocol>(layout: &Layout) -> String {
-    let mut words = format!("{} f={} {:?}", P::NAME, layout.f, layout.quorums);
-    for (name, places) in P::KINDS.iter().zip(&layout.instances) {
+pub fn in_words(protocol: Simulated, layout: &Layout) -> String {
+    let Description { name, kinds, .. } = protocol.description();
+    let mut words = format!("{name} f={} {:?}", layout.f, layout.quorums);
+    for (name, places) in kinds.iter().zip(&layout.instances) {
         let nodes: Vec<_> = places.iter().map(|(_, node)| node.0.to_string()).collect();
         if !nodes.is_empty() {
             words += &format!(", {name} on {}", nodes.join(" "));

@@ -4,7 +4,6 @@
 //! then it tells each member that does not; afterwards it is gone, and its operator starts it again
 //! when a later change adds it.
 
-use crate::configurations::Configuration;
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::model::Model;
@@ -13,7 +12,6 @@ use crate::scenario::Canary;
 use crate::world::{Event, Simulation, Step};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::Protocol;
 use std::rc::Rc;
 
 /// Where a node stands.
@@ -31,15 +29,14 @@ pub(crate) enum Standing {
 /// One node that leaves in this number crashes first, and comes back as a member.
 const CRASHES_ONCE_IN: u64 = 4;
 
-impl<P: Protocol, M: Model> Simulation<P, M> {
+impl<M: Model> Simulation<M> {
     /// Whether a configuration lacks a node that was a member until now.
-    pub(crate) fn removes(&self, node: usize, configuration: &Configuration<P>) -> bool {
-        self.is_member(node, &self.nodes[node].configuration)
-            && !self.is_member(node, configuration)
+    pub(crate) fn removes(&self, node: usize, layout: &Layout) -> bool {
+        self.is_member(node, &self.nodes[node].layout) && !self.is_member(node, layout)
     }
 
-    pub(crate) fn is_member(&self, node: usize, configuration: &Configuration<P>) -> bool {
-        !configuration.layout.on_node(self.nodes[node].id).is_empty()
+    pub(crate) fn is_member(&self, node: usize, layout: &Layout) -> bool {
+        !layout.on_node(self.nodes[node].id).is_empty()
     }
 
     /// A node learns that it is not a member any more.
@@ -47,7 +44,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         &mut self,
         node: usize,
         membership: &Membership,
-        configuration: Rc<Configuration<P>>,
+        layout: Rc<Layout>,
     ) -> Step {
         if !self.is_calm() && self.random.once_in(CRASHES_ONCE_IN) {
             let lasts = self.random.between(1000, 300_000);
@@ -60,7 +57,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.report.left += 1;
         let leaver = &mut self.nodes[node];
         leaver.membership = membership.clone();
-        leaver.configuration = configuration;
+        leaver.layout = layout;
         leaver.standing = Standing::Leaving;
         if self.scenario.canary == Canary::LeavesAtOnce {
             self.nodes[node].standing = Standing::Gone;
@@ -82,7 +79,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             }
             let in_force = Layout {
                 next: None,
-                ..leaver.configuration.layout.clone()
+                ..(*leaver.layout).clone()
             };
             let members = in_force.nodes();
             let knows = |other: &usize| {
@@ -106,23 +103,19 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     /// What the node knows that knows most.
-    fn newest(&self) -> Option<(Membership, Rc<Configuration<P>>)> {
+    fn newest(&self) -> Option<(Membership, Rc<Layout>)> {
         let newest = self.nodes.iter().max_by_key(|node| node.membership.epoch)?;
-        Some((newest.membership.clone(), newest.configuration.clone()))
+        Some((newest.membership.clone(), newest.layout.clone()))
     }
 
     /// A later membership has members that left: their operator starts them again.
-    pub(crate) fn call_back(
-        &mut self,
-        membership: &Membership,
-        configuration: &Rc<Configuration<P>>,
-    ) {
+    pub(crate) fn call_back(&mut self, membership: &Membership, layout: &Rc<Layout>) {
         for node in 0..self.nodes.len() {
             if self.nodes[node].standing != Standing::Present
-                && self.is_member(node, configuration)
-                && configuration.layout.epoch > self.nodes[node].membership.epoch
+                && self.is_member(node, layout)
+                && layout.epoch > self.nodes[node].membership.epoch
             {
-                self.renew(node, membership, configuration);
+                self.renew(node, membership, layout);
                 self.nodes[node].standing = Standing::Present;
                 let (at, life) = (
                     self.now() + self.random.between(1000, 300_000),
@@ -137,7 +130,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// A node that was called back starts with a membership without it, has no role, and so sends
     /// nothing. It connects to the others, as every process does, and learns what has changed.
     pub(crate) fn introduce(&mut self, node: usize) {
-        if !self.is_member(node, &self.nodes[node].configuration) {
+        if !self.is_member(node, &self.nodes[node].layout) {
             for to in (0..self.nodes.len()).filter(|to| *to != node) {
                 self.tell(node, to);
             }
@@ -147,11 +140,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// An operator stops the nodes that were removed while they were away: the nodes that they know
     /// may all be gone.
     pub(crate) fn remove_the_absent(&mut self) -> Step {
-        let Some((membership, configuration)) = self.newest() else {
+        let Some((membership, layout)) = self.newest() else {
             return Ok(());
         };
         for node in 0..self.nodes.len() {
-            if self.nodes[node].host.is_some() && self.removes(node, &configuration) {
+            if self.nodes[node].host.is_some() && self.removes(node, &layout) {
                 self.adopt(node, &membership)?;
             }
         }
@@ -161,7 +154,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// What the membership of the healed cluster is still to come to, if anything: nodes that leave
     /// are gone, and no change is under way.
     pub(crate) fn unsettled(&self) -> Option<String> {
-        let leaving = |node: &&SimNode<P>| node.standing == Standing::Leaving;
+        let leaving = |node: &&SimNode| node.standing == Standing::Leaving;
         if let Some(node) = self.nodes.iter().find(leaving) {
             return Some(format!("too few members know that n{} leaves", node.id.0));
         }
@@ -180,10 +173,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 mod tests {
     use super::*;
     use crate::machine::Lists;
-    use crate::{Scenario, variations};
+    use crate::{Scenario, Simulated, Watch, variations};
     use bytes::Bytes;
     use ionian_deployment::{Deployment, PresetOptions};
     use ionian_kernel::id::Epoch;
+    use ionian_kernel::protocol::Protocol;
     use ionian_protocols::multipaxos::MultiPaxos;
 
     const FOUNDED: Bytes = Bytes::from_static(&[0, 0]);
@@ -200,16 +194,18 @@ mod tests {
     }
 
     /// Three nodes, of which the last is to be replaced; no faults.
-    fn three_nodes() -> Simulation<MultiPaxos, Lists> {
+    fn three_nodes() -> Simulation<Lists> {
         let deployment = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
         let layout = deployment.layout(MultiPaxos::KINDS).unwrap();
         let lacks_last = |other: &Layout| !other.nodes().contains(layout.nodes().last().unwrap());
-        let all = variations::<MultiPaxos>(&layout);
+        let protocol = Simulated::of::<MultiPaxos>();
+        let all = variations(protocol, &layout);
         let scenario = Scenario {
             changes: all.into_iter().filter(lacks_last).take(1).collect(),
             ..Scenario::new("leaving", layout.clone())
         };
-        let mut simulation = Simulation::new(&scenario, 0, Lists::new(1), vec![], None).unwrap();
+        let mut simulation =
+            Simulation::new(protocol, &scenario, 0, Lists::new(1), Watch::default()).unwrap();
         simulation.knobs.duration = 0;
         simulation
     }
@@ -235,7 +231,7 @@ mod tests {
         simulation.adopt(last, &removed).unwrap();
         assert!(simulation.nodes[last].host.is_none(), "it has not left");
         assert_eq!(simulation.nodes[last].standing, Standing::Present);
-        let is_back = |node: &SimNode<MultiPaxos>| node.host.is_some() && node.membership == added;
+        let is_back = |node: &SimNode| node.host.is_some() && node.membership == added;
         while !is_back(&simulation.nodes[last]) {
             let event = simulation.heap.pop().expect("it is started again");
             simulation.handle(event).unwrap();

@@ -228,7 +228,6 @@ mod tests {
     use crate::history::Moment;
     use crate::journal::{self, Journal, Recorded, command_hash};
     use crate::machine::{Answer, Lists};
-    use crate::model::Model;
     use crate::scenario::Canary;
     use ionian_kernel::machine::StateMachine;
     use ionian_kernel::time::Timestamp;

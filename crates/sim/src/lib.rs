@@ -1,13 +1,14 @@
 //! The deterministic simulator: the same roles that run in production, on an event heap with a
 //! seeded network, seeded disks and seeded clients.
 //!
-//! [`run_seed`] runs one seed of a [`Scenario`]: while there are faults, clients work on few keys;
-//! then the faults stop, and the cluster must finish everything and come to rest: each lane is
-//! answered, each replica reaches the end of the log, each node takes part again, and leaders lead
-//! what is theirs. What is checked: the roles' invariants and every [`Oracle`] after each event;
-//! that all copies of the machine execute the same, each command once; that answers are
-//! linearizable, or what the weaker read levels promise; that refused commands have no effect and
-//! acknowledged ones are never lost. The same seed gives the same trace.
+//! [`run_seed`] runs one seed of a [`Scenario`] with a [`Simulated`] protocol: while there are
+//! faults, clients work on few keys; then the faults stop, and the cluster must finish everything
+//! and come to rest: each lane is answered, each replica reaches the end of the log, each node
+//! takes part again, and leaders lead what is theirs. What is checked: the roles' invariants and
+//! every [`Oracle`] after each event; that all copies of the machine execute the same, each command
+//! once; that answers are linearizable, or what the weaker read levels promise; that refused
+//! commands have no effect and acknowledged ones are never lost. The same seed gives the same
+//! trace.
 //!
 //! A [play] is the opposite of a seed: a text that says step by step what happens.
 //!
@@ -45,6 +46,7 @@ pub mod performance;
 pub mod play;
 mod report;
 mod rest;
+mod roles;
 mod run;
 mod scenario;
 mod swarm;
@@ -58,6 +60,7 @@ pub use event::Micros;
 pub use journal::Order;
 pub use oracle::{Oracle, View};
 pub use report::{Failure, FailureKind, Report};
+pub use roles::{AnyInstance, Simulated};
 pub use run::{Outcome, Summary, Watch, run_seed, run_seed_watched, run_seed_with, run_seeds};
 pub use scenario::{Canary, Durability, Faults, Scenario};
 pub use trace::Sink;

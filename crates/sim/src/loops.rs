@@ -2,8 +2,8 @@
 //! at random times, and hand over what follows at random times. A crash takes all loops; they share
 //! the disk, which is the main loop's.
 
+use crate::roles::Watcher;
 use ionian_kernel::id::Members;
-use ionian_kernel::layout::Address;
 use ionian_kernel::node::Node;
 use ionian_kernel::node::homes::{Homes, Hub};
 use ionian_kernel::node::role_loop::{Burst, Input, RoleLoop};
@@ -91,7 +91,7 @@ impl<P: Protocol> RoleLoops<P> {
         &mut self,
         (local, shown): (Instant, Instant),
         most: usize,
-        watch: &mut dyn FnMut(Address, &P::Instance),
+        watch: &mut Watcher<'_>,
     ) {
         self.clock.store(shown.0, Ordering::Relaxed);
         for looped in &mut self.loops {

@@ -5,7 +5,6 @@
 //! is another machine's most of the time: its disk is empty, and it learns the membership from the
 //! others before it starts.
 
-use crate::configurations::Configuration;
 use crate::leaving::Standing;
 use crate::model::Model;
 use crate::trace::mix;
@@ -13,14 +12,14 @@ use crate::world::{Event, Simulation};
 use crate::{event::Micros, fault::Fault};
 use ionian_kernel::client::Request;
 use ionian_kernel::id::ClientId;
+use ionian_kernel::layout::Layout;
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::Protocol;
 use std::rc::Rc;
 
 /// One node in this number that is a member again runs on the machine that it ran on before.
 const SAME_MACHINE_ONCE_IN: u64 = 4;
 
-impl<P: Protocol, M: Model> Simulation<P, M> {
+impl<M: Model> Simulation<M> {
     /// Plans the loss of a machine.
     pub(crate) fn plan_loss(&mut self) {
         if self.knobs.loses {
@@ -48,30 +47,21 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     }
 
     /// A configuration may be without the machine that was lost: that is missed no longer.
-    pub(crate) fn write_off(
-        &mut self,
-        membership: &Membership,
-        configuration: &Rc<Configuration<P>>,
-    ) {
+    pub(crate) fn write_off(&mut self, membership: &Membership, layout: &Rc<Layout>) {
         if let Some(node) = self.outages.lost
-            && !self.is_member(node, configuration)
+            && !self.is_member(node, layout)
         {
             self.outages.lost = None;
             let lost = &mut self.nodes[node];
             lost.standing = Standing::Gone;
             lost.has_machine = false;
             lost.membership = membership.clone();
-            lost.configuration = configuration.clone();
+            lost.layout = layout.clone();
         }
     }
 
     /// A node that left, and is a member again, may run on another machine.
-    pub(crate) fn renew(
-        &mut self,
-        node: usize,
-        membership: &Membership,
-        configuration: &Rc<Configuration<P>>,
-    ) {
+    pub(crate) fn renew(&mut self, node: usize, membership: &Membership, layout: &Rc<Layout>) {
         let stays = self.nodes[node].has_machine && self.random.once_in(SAME_MACHINE_ONCE_IN);
         if self.nodes[node].standing != Standing::Gone || stays {
             return;
@@ -82,7 +72,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         renewed.disk = renewed.disk.another(disk);
         (renewed.born, renewed.has_machine) = (born, true);
         renewed.membership = membership.clone();
-        renewed.configuration = configuration.clone();
+        renewed.layout = layout.clone();
         self.report.new_machines += 1;
         let now = self.now();
         self.trace

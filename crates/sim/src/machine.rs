@@ -433,56 +433,12 @@ impl Lists {
         };
         self.call(Operation::Read(level), key, deed)
     }
-}
 
-impl Specification for Lists {
-    type Action = Command;
-    type Answer = Answer;
-    type State = Values;
-
-    fn key(action: &Command) -> u64 {
-        match action.deed {
-            Deed::Rubbish { .. } => NO_KEY,
-            _ => action.key,
-        }
-    }
-
-    fn others(action: &Command) -> Others {
-        match action.deed {
-            Deed::Both { other } | Deed::Move { to: other } => Others::One(other),
-            Deed::Clear => Others::All,
-            _ => Others::None,
-        }
-    }
-
-    fn is_read(action: &Command) -> bool {
-        matches!(action.deed, Deed::Get | Deed::Both { .. })
-    }
-
-    fn apply(state: &mut Values, action: &Command, at: Timestamp) -> Answer {
-        match action.deed {
-            Deed::Rubbish { .. } => Answer::Malformed,
-            _ => carry_out(state, action, at),
-        }
-    }
-}
-
-impl Model for Lists {
-    fn next(&mut self, random: &mut Random, want: Want) -> Call<Command> {
-        match want {
-            Want::Write => self.write(random),
-            Want::Read(level) => self.read(random, level),
-            // Sometimes a write is sent as a read, which must be refused (b3).
-            Want::Any(level) if random.once_in(60) => {
-                let (key, value) = (random.below(self.keys), self.next_id);
-                self.call(Operation::Read(level), key, Deed::Append { token: value })
-            }
-            Want::Any(level) if random.once_in(2) => self.read(random, level),
-            Want::Any(_) => self.write(random),
-        }
-    }
-
-    fn parse(&mut self, text: &str) -> Result<Call<Command>, String> {
+    /// Parses a request from a line of a play.
+    ///
+    /// # Errors
+    /// Describes what is wrong with the line.
+    pub fn parse(&mut self, text: &str) -> Result<Call<Command>, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |word: &str| {
             word.parse::<u64>()
@@ -542,6 +498,54 @@ impl Model for Lists {
         };
         let key = key(words[1])?;
         Ok(self.call(operation, key, deed))
+    }
+}
+
+impl Specification for Lists {
+    type Action = Command;
+    type Answer = Answer;
+    type State = Values;
+
+    fn key(action: &Command) -> u64 {
+        match action.deed {
+            Deed::Rubbish { .. } => NO_KEY,
+            _ => action.key,
+        }
+    }
+
+    fn others(action: &Command) -> Others {
+        match action.deed {
+            Deed::Both { other } | Deed::Move { to: other } => Others::One(other),
+            Deed::Clear => Others::All,
+            _ => Others::None,
+        }
+    }
+
+    fn is_read(action: &Command) -> bool {
+        matches!(action.deed, Deed::Get | Deed::Both { .. })
+    }
+
+    fn apply(state: &mut Values, action: &Command, at: Timestamp) -> Answer {
+        match action.deed {
+            Deed::Rubbish { .. } => Answer::Malformed,
+            _ => carry_out(state, action, at),
+        }
+    }
+}
+
+impl Model for Lists {
+    fn next(&mut self, random: &mut Random, want: Want) -> Call<Command> {
+        match want {
+            Want::Write => self.write(random),
+            Want::Read(level) => self.read(random, level),
+            // Sometimes a write is sent as a read, which must be refused (b3).
+            Want::Any(level) if random.once_in(60) => {
+                let (key, value) = (random.below(self.keys), self.next_id);
+                self.call(Operation::Read(level), key, Deed::Append { token: value })
+            }
+            Want::Any(level) if random.once_in(2) => self.read(random, level),
+            Want::Any(_) => self.write(random),
+        }
     }
 
     fn interpret(&self, action: &Command, reply: &[u8]) -> Result<Answer, String> {

@@ -8,16 +8,15 @@ use crate::leaving::Standing;
 use crate::model::Model;
 use crate::node::Boot;
 use crate::report::FailureKind;
+use crate::roles::AnyMessage;
 use crate::trace::mix;
 use crate::world::{Event, Parcel, Simulation, Step};
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::level::Level;
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::{Instance, Protocol};
-use ionian_kernel::wire::Wire;
 
-impl<P: Protocol, M: Model> Simulation<P, M> {
+impl<M: Model> Simulation<M> {
     /// Plans the operator's next step.
     pub(crate) fn plan_change(&mut self) {
         if let Some(every) = self.knobs.change_every {
@@ -74,7 +73,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     /// A node sends a message, which nodes of its level understand: the one that it knows, or that
     /// its replica has executed, which may be behind or ahead of that.
-    pub(crate) fn check_level(&self, node: usize, message: &P::Message) -> Step {
+    pub(crate) fn check_level(&self, node: usize, message: &dyn AnyMessage) -> Step {
         let since = message.since();
         if since == Level::FIRST {
             return Ok(());
@@ -106,10 +105,10 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             return Ok(());
         }
         let found = self.configurations.of(membership);
-        let configuration = found.map_err(|what| self.fail(FailureKind::Divergence, what))?;
+        let layout = found.map_err(|what| self.fail(FailureKind::Divergence, what))?;
         let now = self.now();
-        self.call_back(membership, &configuration);
-        self.write_off(membership, &configuration);
+        self.call_back(membership, &layout);
+        self.write_off(membership, &layout);
         self.trace
             .note(now, node, "adopt", u64::from(membership.epoch.0), || {
                 format!("{membership:?}")
@@ -117,13 +116,13 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.report.epochs = self.report.epochs.max(u64::from(membership.epoch.0));
         self.oracles
             .iter_mut()
-            .for_each(|oracle| oracle.on_reconfigure(&configuration.config));
-        if self.nodes[node].host.is_some() && self.removes(node, &configuration) {
-            return self.leave(node, membership, configuration);
+            .for_each(|oracle| oracle.on_reconfigure(&layout));
+        if self.nodes[node].host.is_some() && self.removes(node, &layout) {
+            return self.leave(node, membership, layout);
         }
         let before: Vec<ClientId> = self.nodes[node].lanes().collect();
         self.nodes[node].membership = membership.clone();
-        self.nodes[node].configuration = configuration;
+        self.nodes[node].layout = layout;
         if self.nodes[node].host.is_some() {
             self.reconfigure(node);
             let after: Vec<ClientId> = self.nodes[node].lanes().collect();
@@ -144,8 +143,9 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
 
     fn reconfigure(&mut self, node: usize) {
         let (journal, model, canary) = (&self.journal, &self.workload.model, self.scenario.canary);
+        let protocol = self.description();
         let machine =
-            |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
+            |address, life| Recorded::of(protocol, (node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, mix(self.seed, 2), &machine);
         let now = self.heap.now();
         self.nodes[node].reconfigure(now, &boot, &mut self.effects);

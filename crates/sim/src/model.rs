@@ -53,11 +53,6 @@ pub trait Model: Specification {
     /// Creates the next request. Payloads of writes must differ from each other, because they
     /// identify a command in the log.
     fn next(&mut self, random: &mut Random, want: Want) -> Call<Self::Action>;
-    /// Parses a request from a line of a play.
-    ///
-    /// # Errors
-    /// Describes what is wrong with the line.
-    fn parse(&mut self, text: &str) -> Result<Call<Self::Action>, String>;
     /// Parses the service's reply.
     ///
     /// # Errors

@@ -1,31 +1,38 @@
 //! Oracles: observers of all nodes, which detect errors that no single role could detect.
 
 use crate::node::SimNode;
-use ionian_kernel::layout::{Address, NodeId};
+use crate::roles::{AnyInstance, configured};
+use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::protocol::{Invariants, Protocol};
 use ionian_kernel::trace::path::Seen;
-use std::collections::BTreeSet;
+use std::any::Any;
+use std::collections::BTreeMap;
 
 /// Observes one run of a protocol. Each run has its own.
-pub trait Oracle<P: Protocol> {
+pub trait Oracle {
     /// Called after every event in which roles of the node [`View::changed`] were called.
     ///
     /// # Errors
     /// Describes what is wrong; the run fails.
-    fn after_event(&mut self, view: &View<'_, P>) -> Result<(), String>;
+    fn after_event(&mut self, view: &View<'_>) -> Result<(), String>;
 
     /// Called after each message that a role receives. In one event a role may receive several, and
     /// the next one may undo what this one did.
     ///
     /// # Errors
     /// Describes what is wrong; the run fails.
-    fn after_message(&mut self, address: Address, instance: &P::Instance) -> Result<(), String> {
+    fn after_message(
+        &mut self,
+        address: Address,
+        instance: &dyn AnyInstance,
+    ) -> Result<(), String> {
         let _ = (address, instance);
         Ok(())
     }
 
-    /// A message leaves a node, after its fence. Messages within a node are not reported.
-    fn on_send(&mut self, from: NodeId, message: &P::Message) {
+    /// A message of this [name](ionian_kernel::protocol::Message::name) leaves a node, after its
+    /// fence. Messages within a node are not reported.
+    fn on_send(&mut self, from: NodeId, message: &'static str) {
         let _ = (from, message);
     }
 
@@ -34,14 +41,14 @@ pub trait Oracle<P: Protocol> {
         let _ = node;
     }
 
-    /// A node has learned this configuration.
-    fn on_reconfigure(&mut self, config: &P::Config) {
-        let _ = config;
+    /// A node has learned this layout.
+    fn on_reconfigure(&mut self, layout: &Layout) {
+        let _ = layout;
     }
 
     /// What the healed cluster must still reach when no work is left, if anything. Called
     /// repeatedly: the run continues until it returns `None`, and fails if that takes too long.
-    fn awaited(&self, view: &View<'_, P>) -> Option<String> {
+    fn awaited(&self, view: &View<'_>) -> Option<String> {
         let _ = view;
         None
     }
@@ -50,7 +57,7 @@ pub trait Oracle<P: Protocol> {
     ///
     /// # Errors
     /// Describes what is wrong; the run fails.
-    fn at_end(&mut self, view: &View<'_, P>) -> Result<(), String> {
+    fn at_end(&mut self, view: &View<'_>) -> Result<(), String> {
         let _ = view;
         Ok(())
     }
@@ -59,70 +66,73 @@ pub trait Oracle<P: Protocol> {
 /// The protocol's own [`Invariants`]: the oracle of every run.
 pub(crate) struct OwnInvariants<P: Protocol> {
     invariants: P::Invariants,
-    /// The instances that are, or have been, on each node.
-    addresses: BTreeSet<(NodeId, Address)>,
+    /// The instances that are on each node, or were when it was looked at last.
+    hosted: BTreeMap<NodeId, Vec<Address>>,
 }
 
 impl<P: Protocol> OwnInvariants<P> {
-    pub(crate) fn new(config: &P::Config) -> Self {
-        OwnInvariants {
-            invariants: P::Invariants::new(config),
-            addresses: BTreeSet::new(),
-        }
-    }
-
-    /// Drops the state of instances that have lost their memory.
-    fn forget(&mut self, gone: impl Fn(&(NodeId, Address)) -> bool) {
-        let invariants = &mut self.invariants;
-        self.addresses.retain(|known| {
-            let gone = gone(known);
-            if gone {
-                invariants.crashed(known.1);
-            }
-            !gone
-        });
+    /// Watches a run that begins with this layout.
+    pub(crate) fn watch(layout: &Layout) -> Box<dyn Oracle> {
+        Box::new(OwnInvariants::<P> {
+            invariants: P::Invariants::new(&configured::<P>(layout)),
+            hosted: BTreeMap::new(),
+        })
     }
 }
 
-impl<P: Protocol> Oracle<P> for OwnInvariants<P> {
-    fn after_event(&mut self, view: &View<'_, P>) -> Result<(), String> {
-        let here = view.changed();
-        let hosted: BTreeSet<_> = view
-            .on_node(here)
-            .map(|(address, _)| (here, address))
-            .collect();
-        // An instance that has left may return later, without memory.
-        self.forget(|known| known.0 == here && !hosted.contains(known));
-        self.addresses.extend(hosted);
-        view.on_node(here)
-            .try_for_each(|(address, instance)| self.invariants.check(address, instance))
+impl<P: Protocol> Oracle for OwnInvariants<P> {
+    fn after_event(&mut self, view: &View<'_>) -> Result<(), String> {
+        let host = view.nodes[view.changed].host.as_ref();
+        let instances = host.map(|host| host.instances()).unwrap_or_default();
+        let hosted: Vec<_> = instances.iter().map(|(address, _)| *address).collect();
+        let known = self.hosted.entry(view.changed()).or_default();
+        if *known != hosted {
+            // An instance that has left may return later, without memory.
+            let gone = known.iter().filter(|it| !hosted.contains(it));
+            gone.for_each(|it| self.invariants.crashed(*it));
+            *known = hosted;
+        }
+        let mut instances = instances.into_iter();
+        instances.try_for_each(|(address, instance)| self.after_message(address, instance))
     }
 
-    fn after_message(&mut self, address: Address, instance: &P::Instance) -> Result<(), String> {
-        self.invariants.check(address, instance)
+    fn after_message(
+        &mut self,
+        address: Address,
+        instance: &dyn AnyInstance,
+    ) -> Result<(), String> {
+        self.invariants.check(address, typed::<P>(instance))
     }
 
-    fn on_reconfigure(&mut self, config: &P::Config) {
-        self.invariants.reconfigured(config);
+    fn on_reconfigure(&mut self, layout: &Layout) {
+        self.invariants.reconfigured(&configured::<P>(layout));
     }
 
     fn on_crash(&mut self, node: NodeId) {
-        self.forget(|(place, _)| *place == node);
+        let gone = self.hosted.remove(&node).unwrap_or_default();
+        gone.into_iter().for_each(|it| self.invariants.crashed(it));
     }
 
-    fn awaited(&self, view: &View<'_, P>) -> Option<String> {
-        self.invariants
-            .awaited(&view.instances().collect::<Vec<_>>())
+    fn awaited(&self, view: &View<'_>) -> Option<String> {
+        let instances = view.instances().map(|(at, it)| (at, typed::<P>(it)));
+        self.invariants.awaited(&instances.collect::<Vec<_>>())
     }
+}
+
+fn typed<P: Protocol>(instance: &dyn AnyInstance) -> &P::Instance {
+    let instance: &dyn Any = instance;
+    instance
+        .downcast_ref()
+        .expect("an instance of the protocol")
 }
 
 /// All running roles.
-pub struct View<'a, P: Protocol> {
-    pub(crate) nodes: &'a [SimNode<P>],
+pub struct View<'a> {
+    pub(crate) nodes: &'a [SimNode],
     pub(crate) changed: usize,
 }
 
-impl<'a, P: Protocol> View<'a, P> {
+impl<'a> View<'a> {
     /// The node whose roles were called.
     pub fn changed(&self) -> NodeId {
         self.nodes[self.changed].id
@@ -132,7 +142,7 @@ impl<'a, P: Protocol> View<'a, P> {
     pub fn on_node(
         &self,
         node: NodeId,
-    ) -> impl Iterator<Item = (Address, &'a P::Instance)> + use<'a, P> {
+    ) -> impl Iterator<Item = (Address, &'a dyn AnyInstance)> + use<'a> {
         self.nodes[node.0 as usize].instances()
     }
 
@@ -141,16 +151,15 @@ impl<'a, P: Protocol> View<'a, P> {
     pub fn noted(&self) -> Vec<Seen> {
         let mut noted = Vec::new();
         for node in self.nodes {
-            let name = format!("n{}", node.id.0);
-            for host in node.hosts() {
-                noted.extend(host.events().0.map(|it| Seen::of(it, &name, P::KINDS)));
-            }
+            let (name, kinds) = (format!("n{}", node.id.0), node.protocol.description().kinds);
+            let events = node.host.iter().flat_map(|host| host.noted());
+            noted.extend(events.map(|it| Seen::of(it, &name, kinds)));
         }
         noted
     }
 
     /// The instances of all nodes.
-    pub fn instances(&self) -> impl Iterator<Item = (Address, &'a P::Instance)> + use<'a, P> {
+    pub fn instances(&self) -> impl Iterator<Item = (Address, &'a dyn AnyInstance)> + use<'a> {
         self.nodes.iter().flat_map(SimNode::instances)
     }
 }

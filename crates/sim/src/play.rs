@@ -38,7 +38,7 @@
 //! ```
 //!
 //! A message `membership`, from a node that has learned of a change, brings that and nothing else.
-//! The model parses requests; for the simulator's own model see [`Lists`](crate::machine::Lists).
+//! For the requests see [`Lists::parse`].
 
 mod changing;
 mod command;
@@ -47,11 +47,11 @@ mod stage;
 
 pub use setup::Setup;
 
-use crate::model::Model;
+use crate::machine::Lists;
+use crate::roles::Simulated;
 use crate::run::catching;
 use crate::scenario::Scenario;
 use command::{Command, parse_command};
-use ionian_kernel::protocol::Protocol;
 use stage::Stage;
 use std::fmt;
 
@@ -149,12 +149,13 @@ impl Play {
     ///
     /// # Errors
     /// Names the first line whose outcome differs.
-    pub fn run<P: Protocol>(
+    pub fn run(
         &self,
+        protocol: Simulated,
         scenario: &Scenario,
-        model: impl Model,
+        model: Lists,
     ) -> Result<(), PlayError> {
-        self.perform::<P>(scenario, model, Traces::Compare)
+        self.perform(protocol, scenario, model, Traces::Compare)
             .map(|_| ())
     }
 
@@ -162,12 +163,13 @@ impl Play {
     ///
     /// # Errors
     /// Like [`run`](Play::run), except for differences between traces.
-    pub fn record<P: Protocol>(
+    pub fn record(
         &self,
+        protocol: Simulated,
         scenario: &Scenario,
-        model: impl Model,
+        model: Lists,
     ) -> Result<String, PlayError> {
-        self.perform::<P>(scenario, model, Traces::Record)
+        self.perform(protocol, scenario, model, Traces::Record)
     }
 
     /// Runs the play and returns its text with the actual trace in place of each expected one.
@@ -175,22 +177,24 @@ impl Play {
     ///
     /// # Errors
     /// Like [`run`](Play::run), except for differences between traces.
-    pub fn rewrite<P: Protocol>(
+    pub fn rewrite(
         &self,
+        protocol: Simulated,
         scenario: &Scenario,
-        model: impl Model,
+        model: Lists,
     ) -> Result<String, PlayError> {
-        self.perform::<P>(scenario, model, Traces::Rewrite)
+        self.perform(protocol, scenario, model, Traces::Rewrite)
     }
 
-    fn perform<P: Protocol>(
+    fn perform(
         &self,
+        protocol: Simulated,
         scenario: &Scenario,
-        model: impl Model,
+        model: Lists,
         traces: Traces,
     ) -> Result<String, PlayError> {
         let mut text = String::new();
-        let mut stage = catching(|| Stage::<P, _>::new(scenario, model))
+        let mut stage = catching(|| Stage::new(protocol, scenario, model))
             .and_then(|stage| stage)
             .map_err(|message| PlayError { line: 0, message })?;
         for line in &self.lines {

@@ -7,12 +7,12 @@ use crate::machine::Lists;
 use crate::model::Model;
 use crate::oracle::Oracle;
 use crate::report::{Failure, FailureKind, Report};
+use crate::roles::Simulated;
 use crate::scenario::Scenario;
 use crate::swarm::Knobs;
 use crate::trace::Sink;
 use crate::workload::Workload;
 use crate::world::{Simulation, Step};
-use ionian_kernel::protocol::Protocol;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
@@ -33,32 +33,30 @@ pub struct Outcome {
 }
 
 /// What watches a run.
-pub struct Watch<P: Protocol> {
+#[derive(Default)]
+pub struct Watch {
     /// Watchers of all nodes; new ones for each run.
-    pub oracles: Vec<Box<dyn Oracle<P>>>,
+    pub oracles: Vec<Box<dyn Oracle>>,
     /// Where the trace goes, a line an event.
     pub trace: Option<Sink>,
 }
 
-impl<P: Protocol> Default for Watch<P> {
-    fn default() -> Self {
-        Watch {
-            oracles: Vec::new(),
-            trace: None,
-        }
-    }
-}
-
 /// Runs one seed with the simulator's own machine and no oracle but the general ones.
-pub fn run_seed<P: Protocol>(scenario: &Scenario, seed: u64) -> Outcome {
-    run_seed_watched::<P>(scenario, seed, Watch::default())
+pub fn run_seed(protocol: Simulated, scenario: &Scenario, seed: u64) -> Outcome {
+    run_seed_watched(protocol, scenario, seed, Watch::default())
 }
 
 /// Runs one seed with the simulator's own machine.
-pub fn run_seed_watched<P: Protocol>(scenario: &Scenario, seed: u64, watch: Watch<P>) -> Outcome {
+pub fn run_seed_watched(
+    protocol: Simulated,
+    scenario: &Scenario,
+    seed: u64,
+    watch: Watch,
+) -> Outcome {
     // What clients ask is the swarm's to choose: drawn here once more, for the model comes first.
-    let knobs = Knobs::draw(seed, scenario, P::SETTINGS);
+    let knobs = Knobs::draw(seed, scenario, protocol.description().settings);
     run_seed_with(
+        protocol,
         scenario,
         seed,
         Lists::new(knobs.keys)
@@ -71,13 +69,15 @@ pub fn run_seed_watched<P: Protocol>(scenario: &Scenario, seed: u64, watch: Watc
 }
 
 /// Runs one seed with any model.
-pub fn run_seed_with<P: Protocol, M: Model>(
+pub fn run_seed_with(
+    protocol: Simulated,
     scenario: &Scenario,
     seed: u64,
-    model: M,
-    watch: Watch<P>,
+    model: impl Model,
+    watch: Watch,
 ) -> Outcome {
-    let knobs = Knobs::draw(seed, scenario, P::SETTINGS).summary(scenario, P::SETTINGS);
+    let settings = protocol.description().settings;
+    let knobs = Knobs::draw(seed, scenario, settings).summary(scenario, settings);
     let failed = |failure| {
         let report = Report {
             runs: 1,
@@ -92,7 +92,7 @@ pub fn run_seed_with<P: Protocol, M: Model>(
             trace_hash: 0,
         }
     };
-    let created = catching(|| Simulation::new(scenario, seed, model, watch.oracles, watch.trace));
+    let created = catching(|| Simulation::new(protocol, scenario, seed, model, watch));
     let mut simulation = match created {
         Ok(Ok(simulation)) => simulation,
         Ok(Err(failure)) => return failed(failure),
@@ -128,7 +128,7 @@ pub fn run_seed_with<P: Protocol, M: Model>(
 
 /// Judges the run as a whole. A cluster that got stuck is judged as well: what it answered before
 /// may be wrong, which is worse.
-fn conclude<P: Protocol, M: Model>(simulation: &mut Simulation<P, M>, driven: Step) -> Step {
+fn conclude<M: Model>(simulation: &mut Simulation<M>, driven: Step) -> Step {
     match &driven {
         Err(failure) if failure.kind != FailureKind::Liveness => return driven,
         _ => {}
@@ -198,25 +198,19 @@ pub struct Summary {
     pub failures: Vec<Outcome>,
 }
 
-/// Runs every seed; with `stop_at_first`, only until one fails. `watch` makes what watches each
-/// run, `progress` receives each outcome.
-pub fn run_seeds<P: Protocol>(
+/// Runs the seeds until one fails.
+pub fn run_seeds(
+    protocol: Simulated,
     scenario: &Scenario,
     seeds: impl IntoIterator<Item = u64>,
-    stop_at_first: bool,
-    mut watch: impl FnMut(u64) -> Watch<P>,
-    mut progress: impl FnMut(&Outcome),
 ) -> Summary {
     let mut summary = Summary::default();
     for seed in seeds {
-        let outcome = run_seed_watched(scenario, seed, watch(seed));
+        let outcome = run_seed(protocol, scenario, seed);
         summary.report.merge(&outcome.report);
-        progress(&outcome);
         if outcome.result.is_err() {
             summary.failures.push(outcome);
-            if stop_at_first {
-                break;
-            }
+            break;
         }
     }
     summary

@@ -4,7 +4,7 @@ use crate::journal::Order;
 use crate::model::Model;
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::Layout;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::Description;
 use std::time::Duration;
 
 /// A deployment and how to try it.
@@ -61,15 +61,15 @@ pub struct Scenario {
 const SMALL: u64 = 32;
 
 impl Scenario {
-    /// In which order the replicas of `P` execute: that of each key, where commands that commute
-    /// may be executed in another.
-    pub(crate) fn promised_order<P: Protocol>(&self, model: &impl Model) -> Order {
+    /// In which order the replicas of `protocol` execute: that of each key, where commands that
+    /// commute may be executed in another.
+    pub(crate) fn promised_order(&self, protocol: &Description, model: &impl Model) -> Order {
         let mut options = self.layout.options.clone();
         // Workers change the order only where the machine has parts.
         if model.machine().parts().is_none() {
             options.own.remove("workers");
         }
-        match P::commutes(&options) {
+        match (protocol.commutes)(&options) {
             true => Order::PerKey,
             false => self.order,
         }

@@ -1,9 +1,10 @@
 //! Other deployments that a cluster can be changed into, made from the one that it was founded
 //! with.
 
+use crate::roles::Simulated;
 use ionian_kernel::id::Index;
 use ionian_kernel::layout::{Layout, NodeId, Places};
-use ionian_kernel::protocol::{Protocol, Transition};
+use ionian_kernel::protocol::Transition;
 use ionian_kernel::quorum_spec::QuorumSpec;
 
 /// All nodes of a deployment with at most this many are replaced together.
@@ -14,7 +15,7 @@ const SMALL: usize = 5;
 /// everything of which there can be one more, one more of all that can be added without an epoch of
 /// both configurations, and, where there are three acceptors in majorities, a grid of four.
 /// Instances have the same numbers wherever they occur, so that each can be changed into each.
-pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
+pub fn variations(protocol: Simulated, layout: &Layout) -> Vec<Layout> {
     let nodes = layout.nodes();
     let (Some(first), Some(last)) = (nodes.first().copied(), nodes.last().copied()) else {
         return Vec::new();
@@ -32,7 +33,7 @@ pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
     }
     let one_more = |kind| {
         let more = Numbers::new(layout).extend(layout, |other| other == kind);
-        P::transition(layout, &more).ok()
+        protocol.protocol().transition(layout, &more).ok()
     };
     let more = numbers.extend(layout, |kind| one_more(kind).is_some());
     variations.push(numbers.extend(layout, |kind| one_more(kind) == Some(Transition::AtOnce)));
@@ -43,7 +44,9 @@ pub fn variations<P: Protocol>(layout: &Layout) -> Vec<Layout> {
         },
         ..more.clone()
     };
-    if layout.quorums == QuorumSpec::Majority && P::transition(layout, &grid).is_ok() {
+    if layout.quorums == QuorumSpec::Majority
+        && protocol.protocol().transition(layout, &grid).is_ok()
+    {
         variations.push(grid);
     }
     variations.push(more);

@@ -8,23 +8,24 @@ use crate::fault::{Fault, Outages};
 use crate::journal::{self, Journal, Recorded, SharedJournal};
 use crate::model::Model;
 use crate::network::{Network, Passage};
-use crate::node::{Boot, Burst, Effects, SimNode};
-use crate::oracle::{Oracle, OwnInvariants, View};
+use crate::node::{Boot, Burst, SimNode};
+use crate::oracle::{Oracle, View};
 use crate::report::{Failure, FailureKind, Report};
 use crate::rest::Rest;
+use crate::roles::{AnyInstance, AnyMessage, Effects, Simulated};
+use crate::run::Watch;
 use crate::scenario::{Canary, Scenario};
 use crate::swarm::Knobs;
-use crate::trace::{Sink, Trace, hash_bytes, mix};
+use crate::trace::{Trace, hash_bytes, mix};
 use crate::workload::{Plan, Turn, Workload};
 use bytes::Bytes;
 use ionian_kernel::client::Reply;
 use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::{Instance, Message, Protocol};
+use ionian_kernel::protocol::Description;
 use ionian_kernel::random::Random;
 use ionian_kernel::time::Timestamp;
-use ionian_kernel::wire::{decode_all, encode_all};
 
 /// What can happen.
 pub(crate) enum Event {
@@ -65,22 +66,23 @@ pub(crate) struct Parcel {
 pub(crate) type Step = Result<(), Failure>;
 
 /// One run.
-pub(crate) struct Simulation<P: Protocol, M: Model> {
+pub(crate) struct Simulation<M: Model> {
+    pub(crate) protocol: Simulated,
     pub(crate) scenario: Scenario,
     pub(crate) knobs: Knobs,
     pub(crate) seed: u64,
-    pub(crate) configurations: Configurations<P>,
+    pub(crate) configurations: Configurations,
     pub(crate) random: Random,
     pub(crate) heap: Heap<Event>,
-    pub(crate) nodes: Vec<SimNode<P>>,
+    pub(crate) nodes: Vec<SimNode>,
     pub(crate) network: Network,
     pub(crate) outages: Outages,
     pub(crate) workload: Workload<M>,
     pub(crate) journal: SharedJournal,
-    pub(crate) oracles: Vec<Box<dyn Oracle<P>>>,
+    pub(crate) oracles: Vec<Box<dyn Oracle>>,
     pub(crate) trace: Trace,
     pub(crate) report: Report,
-    pub(crate) effects: Effects<P::Message>,
+    pub(crate) effects: Effects,
     /// Whether the faults are over.
     pub(crate) healed: bool,
     /// The cluster must finish by this time, once it is healed.
@@ -109,27 +111,30 @@ const INVARIANTS_EVERY: u64 = 16;
 /// first.
 const CHECKPOINT_ONCE_IN: u64 = 40;
 
-impl<P: Protocol, M: Model> Simulation<P, M> {
+impl<M: Model> Simulation<M> {
     pub(crate) fn new(
+        protocol: Simulated,
         scenario: &Scenario,
         seed: u64,
         model: M,
-        mut oracles: Vec<Box<dyn Oracle<P>>>,
-        sink: Option<Sink>,
+        watch: Watch,
     ) -> Result<Self, Failure> {
         let mut scenario = scenario.clone();
-        let knobs = Knobs::draw(seed, &scenario, P::SETTINGS);
+        let description = protocol.description();
+        let knobs = Knobs::draw(seed, &scenario, description.settings);
         scenario.layout.options = knobs.options.clone();
-        scenario.layout.founding_level = knobs.founding_level.max(P::FOUNDED_SINCE);
-        scenario.order = scenario.promised_order::<P>(&model);
+        scenario.layout.founding_level = knobs.founding_level.max(description.founded_since);
+        scenario.order = scenario.promised_order(description, &model);
         let explain = |message| Failure {
             kind: FailureKind::Layout,
             message,
             at: 0,
         };
-        let mut configurations = Configurations::<P>::new(&scenario).map_err(explain)?;
+        let configurations = Configurations::new(protocol.protocol(), &scenario);
+        let mut configurations = configurations.map_err(explain)?;
         let founding = configurations.founding().map_err(explain)?;
-        oracles.push(Box::new(OwnInvariants::<P>::new(&founding.config)));
+        let mut oracles = watch.oracles;
+        oracles.push(protocol.invariants(&founding));
         let mut random = Random::new(seed);
         let defect = match scenario.canary {
             Canary::NoFence => Defect::Lies,
@@ -137,7 +142,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             Canary::IgnoresDiskErrors => Defect::IgnoresErrors,
             _ => Defect::None,
         };
-        let nodes: Vec<SimNode<P>> = (0..scenario.nodes())
+        let nodes: Vec<SimNode> = (0..scenario.nodes())
             .map(|index| {
                 let id = NodeId(index as u16);
                 let drift = random.between(0, 2 * knobs.clock_drift_ppm as u64) as i64
@@ -149,15 +154,16 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 let mut disk =
                     Disk::new(mix(mix(seed, 3), index as u64), knobs.segment_bytes, defect);
                 disk.snapshots = knobs.snapshots;
-                SimNode::new(id, founding.clone(), disk, clock)
+                SimNode::new(protocol, id, founding.clone(), disk, clock)
             })
             .collect();
         let lanes = configurations.lanes();
-        let branches = P::branches()
+        let branches = (description.branches)()
             .into_iter()
             .map(|branch| (branch, 0))
             .collect();
         Ok(Simulation {
+            protocol,
             seed,
             configurations,
             random,
@@ -168,14 +174,14 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             workload: Workload::new(model, mix(seed, 1), lanes, &knobs),
             journal: Journal::shared(scenario.order, scenario.stable_log),
             oracles,
-            trace: Trace::new(sink),
+            trace: Trace::new(watch.trace),
             report: Report {
                 runs: 1,
                 calm_runs: u64::from(knobs.calm),
                 branches,
                 ..Report::default()
             },
-            effects: Effects::new(),
+            effects: Effects::default(),
             healed: false,
             deadline: None,
             time: Timestamp(0),
@@ -184,6 +190,11 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             scenario,
             knobs,
         })
+    }
+
+    /// The names and tables of the protocol.
+    pub(crate) fn description(&self) -> &'static Description {
+        self.protocol.description()
     }
 
     pub(crate) fn now(&self) -> Micros {
@@ -230,7 +241,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
                 self.heal()?;
             }
         }
-        let hosts = self.nodes.iter().flat_map(SimNode::hosts);
+        let hosts = self.nodes.iter().flat_map(|node| &node.host);
         hosts.for_each(|host| host.invariants());
         let view = View {
             nodes: &self.nodes,
@@ -295,35 +306,12 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         self.heap.plan(self.now() + GRACE, Event::Over);
     }
 
-    /// A liveness failure, with everything that may tell why.
-    fn stuck(&mut self, what: &str) -> Failure {
-        let mut message = format!("the healed cluster {what}; {}", self.workload.unfinished());
-        if self.workload.done() {
-            message += &self.awaited().unwrap_or_default();
-        }
-        for node in &self.nodes {
-            message += &format!(
-                "\n  n{}:{}",
-                node.id.0,
-                if node.runs() { "" } else { " down" }
-            );
-            for (address, instance) in node.instances() {
-                message += &format!(" {}{}(", P::KINDS[address.kind as usize], address.index);
-                let metrics = P::METRICS[usize::from(address.kind)];
-                for (name, value) in instance.status().figures(metrics) {
-                    message += &format!(" {name}={value}");
-                }
-                message += " )";
-            }
-        }
-        self.fail(FailureKind::Liveness, message)
-    }
-
     /// Starts a node's process.
     pub(crate) fn boot(&mut self, node: usize) -> Step {
         let (journal, model, canary) = (&self.journal, &self.workload.model, self.scenario.canary);
+        let protocol = self.description();
         let machine =
-            |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
+            |address, life| Recorded::of(protocol, (node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, mix(self.seed, 2), &machine);
         let booted = self.nodes[node].boot(self.heap.now(), &boot, &mut self.effects);
         let Loss {
@@ -466,7 +454,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             },
         };
         let (oracles, mut seen) = (&mut self.oracles, Ok(()));
-        let mut watch = |taker, instance: &P::Instance| {
+        let mut watch = |taker, instance: &dyn AnyInstance| {
             let watched = oracles
                 .iter_mut()
                 .try_for_each(|oracle| oracle.after_message(taker, instance));
@@ -496,7 +484,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
         }
         let mut sends = std::mem::take(&mut self.effects.sends);
         for (kind, members, message) in sends.drain(..) {
-            self.send(node, kind, members, &message)?;
+            self.send(node, kind, members, &*message)?;
         }
         self.effects.sends = sends;
         let mut replies = std::mem::take(&mut self.effects.replies);
@@ -537,14 +525,15 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             .plan(self.now() + after, Event::Synced { node, life });
     }
 
-    fn send(&mut self, from: usize, kind: u8, members: Members, message: &P::Message) -> Step {
+    fn send(&mut self, from: usize, kind: u8, members: Members, message: &dyn AnyMessage) -> Step {
         let id = self.nodes[from].id;
         let oracles = self.oracles.iter_mut();
-        oracles.for_each(|oracle| oracle.on_send(id, message));
+        let name = message.name();
+        oracles.for_each(|oracle| oracle.on_send(id, name));
         self.check_level(from, message)?;
-        let (bytes, name) = (Bytes::from(encode_all(message)), message.name());
+        let bytes = Bytes::from(message.encode());
         if self.random.once_in(16) {
-            let again = decode_all::<P::Message>(&bytes).map(|message| encode_all(&message));
+            let again = message.encode_again(&bytes);
             if again.as_deref() != Ok(&bytes[..]) {
                 return Err(self.fail(
                     FailureKind::Message,
@@ -553,7 +542,7 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
             }
         }
         let digest = mix(hash_bytes(&bytes), members.digest());
-        let places = self.nodes[from].configuration.layout.places(kind);
+        let places = self.nodes[from].layout.places(kind);
         // A node gets one copy, whichever of its instances are meant.
         let mut left = members;
         while let Some(index) = left.iter().next() {
@@ -661,8 +650,8 @@ impl<P: Protocol, M: Model> Simulation<P, M> {
     /// Checks everything that must hold at all times.
     fn inspect(&mut self, node: usize) -> Step {
         if self.report.events.is_multiple_of(INVARIANTS_EVERY) {
-            let hosts = self.nodes[node].hosts();
-            hosts.for_each(|host| host.invariants());
+            let host = self.nodes[node].host.iter();
+            host.for_each(|host| host.invariants());
         }
         let (fault, time) = {
             let mut journal = journal::open(&self.journal);

@@ -3,7 +3,9 @@
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry::types::MultiPaxos;
-use ionian_sim::{Durability, Scenario, Watch, run_seeds};
+use ionian_sim::{Durability, Scenario, Simulated, run_seeds};
+
+const PROTOCOL: Simulated = Simulated::of::<MultiPaxos>();
 
 #[test]
 fn hundreds_of_nodes_serve_clients_under_faults() {
@@ -13,7 +15,7 @@ fn hundreds_of_nodes_serve_clients_under_faults() {
         durability: Durability::Memory { returns: false },
         ..Scenario::new("pigpaxos-101", layout.expect("a preset is a deployment"))
     };
-    let summary = run_seeds::<MultiPaxos>(&scenario, 0..2, true, |_| Watch::default(), |_| {});
+    let summary = run_seeds(PROTOCOL, &scenario, 0..2);
     let failed = summary.failures.first();
     assert!(failed.is_none(), "{:?}", failed.map(|run| &run.result));
     let report = summary.report;

@@ -15,7 +15,11 @@ use ionian_deployment::Settings;
 use ionian_kernel::protocol::Protocol;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::{Play, PlayError};
-use ionian_sim::{Durability, Failure, Outcome, Scenario};
+use ionian_sim::{Durability, Failure, Outcome, Scenario, Simulated, run_seed};
+
+fn simulated<P: Protocol>() -> Simulated {
+    ionian_canaries::simulated::named(P::NAME).expect("a protocol")
+}
 
 fn canary<P: Protocol>(name: &str) -> &'static Canary {
     let known = Canary::named(P::NAME, name);
@@ -27,7 +31,7 @@ fn first_failure<P: Protocol>(
     scenario: &Scenario,
     seeds: impl IntoIterator<Item = u64>,
 ) -> Option<Outcome> {
-    let run = |seed| ionian_canaries::seeds::run(P::NAME, scenario, seed).expect("a protocol");
+    let run = |seed| run_seed(simulated::<P>(), scenario, seed);
     seeds
         .into_iter()
         .map(run)
@@ -68,16 +72,16 @@ fn cluster<P: Protocol>(text: &str) -> Scenario {
         settings.set(key, *value).expect("a setting");
     }
     setup
-        .scenario::<P>(settings.options())
+        .scenario(simulated::<P>(), settings.options())
         .expect("roles of the protocol")
 }
 
 /// What the play says happens, and with the canary it does not: how it fails then.
 fn play<P: Protocol>(text: &str, scenario: &Scenario, name: &str) -> PlayError {
     let play = Play::parse(text).expect("a play");
-    play.run::<P>(scenario, Lists::new(3))
+    play.run(simulated::<P>(), scenario, Lists::new(3))
         .expect("without the canary the protocol does as the play says");
     let _active = canary::<P>(name).activate();
-    play.run::<P>(scenario, Lists::new(3))
+    play.run(simulated::<P>(), scenario, Lists::new(3))
         .expect_err("the play catches the canary")
 }

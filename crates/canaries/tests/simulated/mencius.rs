@@ -57,7 +57,7 @@ fn commands_that_overtake_the_unknown() {
 /// Three servers, of which the members change.
 fn changing() -> Scenario {
     let mut scenario = suite::preset::<Mencius>("mencius");
-    scenario.changes = variations::<Mencius>(&scenario.layout);
+    scenario.changes = variations(crate::simulated::<Mencius>(), &scenario.layout);
     scenario
 }
 

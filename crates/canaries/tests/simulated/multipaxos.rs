@@ -200,14 +200,14 @@ fn a_proxy_leader_that_is_heard_and_does_nothing_is_given_nothing() {
 #[test]
 fn a_configuration_applied_at_once_is_caught() {
     let mut scenario = preset::<MultiPaxos>("colocated");
-    scenario.changes = variations::<MultiPaxos>(&scenario.layout);
+    scenario.changes = variations(crate::simulated::<MultiPaxos>(), &scenario.layout);
     catches("at-once", scenario, Durability::Disk, 1000);
 }
 
 #[test]
 fn no_message_is_of_a_later_level_than_the_cluster_has() {
     let mut scenario = preset::<MultiPaxos>("colocated");
-    scenario.changes = variations::<MultiPaxos>(&scenario.layout);
+    scenario.changes = variations(crate::simulated::<MultiPaxos>(), &scenario.layout);
     let failure = catches("marks", scenario, Durability::Disk, 400);
     assert!(
         failure.message.contains("of level 18, is sent at level 17"),

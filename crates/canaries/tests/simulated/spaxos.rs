@@ -97,7 +97,7 @@ fn without_disks() -> Scenario {
 
 fn that_changes() -> Scenario {
     let mut scenario = preset("spaxos");
-    scenario.changes = variations::<SPaxos>(&scenario.layout);
+    scenario.changes = variations(crate::simulated::<SPaxos>(), &scenario.layout);
     scenario
 }
 

@@ -10,7 +10,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry::{self, Work};
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::model::{Call, Model, Specification, Want};
-use ionian_sim::{Durability, Failure, Scenario, Watch, run_seed_with};
+use ionian_sim::{Durability, Failure, Scenario, Simulated, Watch, run_seed_with};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -152,84 +152,17 @@ impl Simulation {
         let deployment = preset.map_err(|error| SimulationFailure::Start(error.into()))?;
         let unknown =
             || SimulationFailure::Start(StartError::Protocol(deployment.protocol.clone()));
-        let run = Run {
-            simulation: self,
-            deployment: &deployment,
-            service,
-        };
-        registry::with_protocol(&deployment.protocol, run).ok_or_else(unknown)?
-    }
-}
-
-/// The machine and its commands. Functions instead of a type: the simulator of every protocol is
-/// then compiled with this crate, and not once more by each user for each machine.
-#[derive(Clone, Copy)]
-struct Service {
-    machine: fn() -> Box<dyn StateMachine>,
-    random_write: fn(&mut Random) -> Vec<u8>,
-    random_read: fn(&mut Random) -> Vec<u8>,
-    part: fn(&[u8]) -> u64,
-}
-
-impl Service {
-    fn of<M: Commands>() -> Self {
-        Service {
-            machine: || Box::new(M::default()),
-            random_write: M::random_write,
-            random_read: M::random_read,
-            part: M::part,
-        }
-    }
-}
-
-struct Run<'a> {
-    simulation: &'a Simulation,
-    deployment: &'a Deployment,
-    service: Service,
-}
-
-impl Work for Run<'_> {
-    type Output = Result<Report, SimulationFailure>;
-
-    fn run<P: Protocol>(self) -> Self::Output {
-        let Simulation {
-            preset,
-            seeds,
-            operations,
-            in_memory,
-            check_steps,
-            trace,
-        } = self.simulation;
-        let layout = self.deployment.layout(P::KINDS);
-        let base = Scenario::new(
-            preset,
-            layout.map_err(|error| SimulationFailure::Start(error.into()))?,
-        );
-        let scenario = Scenario {
-            operations: *operations,
-            durability: if *in_memory {
-                Durability::Memory { returns: true }
-            } else {
-                Durability::Disk
-            },
-            // A single server executes commands before they are on disk, and holds back the
-            // answers.
-            stable_log: P::NAME != Unreplicated::NAME,
-            check_limit: check_steps.unwrap_or(base.check_limit),
-            ..base
-        };
+        let protocol = registry::with_protocol(&deployment.protocol, Make).ok_or_else(unknown)?;
+        let scenario = self.scenario(protocol, &deployment)?;
         let mut report = Report::default();
-        for seed in seeds.clone() {
-            let mut watch = Watch::<P>::default();
-            if let Some(file) = trace {
+        for seed in self.seeds.clone() {
+            let mut watch = Watch::default();
+            if let Some(file) = &self.trace {
                 let file = std::fs::File::create(file).map_err(SimulationFailure::Trace)?;
                 watch.trace = Some(Box::new(std::io::BufWriter::new(file)));
             }
-            let clients = Clients {
-                next: 0,
-                service: self.service,
-            };
-            let outcome = run_seed_with(&scenario, seed, clients, watch);
+            let clients = Clients { next: 0, service };
+            let outcome = run_seed_with(protocol, &scenario, seed, clients, watch);
             report.merge(&outcome.report);
             if let Err(failure) = outcome.result {
                 return Err(SimulationFailure::Run {
@@ -246,6 +179,63 @@ impl Work for Run<'_> {
             }
         }
         Ok(report)
+    }
+
+    fn scenario(
+        &self,
+        protocol: Simulated,
+        deployment: &Deployment,
+    ) -> Result<Scenario, SimulationFailure> {
+        let layout = deployment.layout(protocol.description().kinds);
+        let base = Scenario::new(
+            &self.preset,
+            layout.map_err(|error| SimulationFailure::Start(error.into()))?,
+        );
+        Ok(Scenario {
+            operations: self.operations,
+            durability: if self.in_memory {
+                Durability::Memory { returns: true }
+            } else {
+                Durability::Disk
+            },
+            // A single server executes commands before they are on disk, and holds back the
+            // answers.
+            stable_log: protocol.description().name != Unreplicated::NAME,
+            check_limit: self.check_steps.unwrap_or(base.check_limit),
+            ..base
+        })
+    }
+}
+
+/// Makes a protocol one that can be simulated.
+struct Make;
+
+impl Work for Make {
+    type Output = Simulated;
+
+    fn run<P: Protocol>(self) -> Simulated {
+        Simulated::of::<P>()
+    }
+}
+
+/// The machine and its commands. Functions instead of a type: the simulator is then compiled for
+/// them with this crate, and not once more by each user for each machine.
+#[derive(Clone, Copy)]
+struct Service {
+    machine: fn() -> Box<dyn StateMachine>,
+    random_write: fn(&mut Random) -> Vec<u8>,
+    random_read: fn(&mut Random) -> Vec<u8>,
+    part: fn(&[u8]) -> u64,
+}
+
+impl Service {
+    fn of<M: Commands>() -> Self {
+        Service {
+            machine: || Box::new(M::default()),
+            random_write: M::random_write,
+            random_read: M::random_read,
+            part: M::part,
+        }
     }
 }
 
@@ -367,10 +357,6 @@ impl Model for Clients {
             payload: payload.into(),
             action,
         }
-    }
-
-    fn parse(&mut self, text: &str) -> Result<Call<Asked>, String> {
-        Err(format!("{text:?}: there are no plays of this machine"))
     }
 
     fn interpret(&self, _: &Asked, reply: &[u8]) -> Result<Told, String> {

@@ -2,7 +2,9 @@
 
 use super::{Metrics, Preset, Protocol};
 use crate::layout::Options;
+use crate::level::Level;
 use crate::setting::Setting;
+use alloc::vec::Vec;
 
 /// What is known of a protocol without its type.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub struct Description {
     pub metrics: &'static [Metrics],
     /// See [`Protocol::EXECUTORS`].
     pub executors: &'static [u8],
+    /// See [`Protocol::EXECUTES_BEFORE_STABLE`].
+    pub executes_before_stable: bool,
     /// See [`Protocol::LOGS_SPANNING_READS`].
     pub logs_spanning_reads: bool,
     /// See [`Protocol::LOGS_READS`].
@@ -23,6 +27,12 @@ pub struct Description {
     pub presets: &'static [Preset],
     /// See [`Protocol::SETTINGS`].
     pub settings: &'static [Setting],
+    /// See [`Protocol::FOUNDED_SINCE`].
+    pub founded_since: Level,
+    /// See [`Protocol::branches`].
+    pub branches: fn() -> Vec<&'static str>,
+    /// See [`Protocol::commutes`].
+    pub commutes: fn(&Options) -> bool,
     /// See [`Protocol::quorum_systems`].
     pub quorum_systems: fn(&Options) -> usize,
 }
@@ -35,10 +45,14 @@ impl Description {
             kinds: P::KINDS,
             metrics: P::METRICS,
             executors: P::EXECUTORS,
+            executes_before_stable: P::EXECUTES_BEFORE_STABLE,
             logs_spanning_reads: P::LOGS_SPANNING_READS,
             logs_reads: P::LOGS_READS,
             presets: P::PRESETS,
             settings: P::SETTINGS,
+            founded_since: P::FOUNDED_SINCE,
+            branches: P::branches,
+            commutes: P::commutes,
             quorum_systems: P::quorum_systems,
         }
     }

@@ -8,7 +8,7 @@ use crate::trace::{hash_bytes, mix};
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
 use ionian_kernel::machine::{Footprint, NotARead, Parts, RestoreError, StateMachine};
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::Description;
 use ionian_kernel::time::Timestamp;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use std::any::Any;
@@ -57,17 +57,18 @@ impl Recorded {
 
     /// The copy of an instance of `node` in its incarnation `life`. One of an instance that
     /// executes nothing is not recorded: it has only to say what commands touch.
-    pub(crate) fn of<P: Protocol>(
+    pub(crate) fn of(
+        protocol: &Description,
         (node, address, life): (usize, Address, u32),
         journal: &SharedJournal,
         model: &impl Model,
         canary: Canary,
     ) -> Box<dyn StateMachine> {
         let Address { kind, index } = address;
-        if !P::EXECUTORS.contains(&kind) {
+        if !protocol.executors.contains(&kind) {
             return model.machine();
         }
-        let name = P::KINDS[kind as usize];
+        let name = protocol.kinds[kind as usize];
         let name = format!("{name}{index} of n{node}, life {life},");
         Box::new(Recorded::new(journal, name, model, canary))
     }

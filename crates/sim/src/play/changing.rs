@@ -4,17 +4,15 @@
 //! an old one gets a notice, and a node stores what it has learned before it acts on it.
 
 use super::stage::{Parcel, Stage};
-use crate::model::Model;
 use bytes::Bytes;
 use ionian_kernel::client::Refusal;
 use ionian_kernel::id::{ClientId, Epoch, Members};
 use ionian_kernel::membership::{Membership, verdict};
-use ionian_kernel::protocol::Protocol;
 
 /// The name of the message with which a node tells another its membership.
 const NOTICE: &str = "membership";
 
-impl<P: Protocol, M: Model> Stage<P, M> {
+impl Stage {
     /// The operator asks for a change to another of the scenario's layouts, or with `None` to
     /// abandon the change in progress, as the lane's node sees the cluster.
     pub(super) fn change(&mut self, lane: ClientId, to: Option<u8>) -> Result<(), String> {
@@ -44,10 +42,10 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         if membership.epoch <= self.nodes[node].membership.epoch {
             return Ok(());
         }
-        let configuration = self.configurations.of(membership)?;
+        let layout = self.configurations.of(membership)?;
         self.note(format!("n{node} enters epoch {}", membership.epoch.0));
         self.nodes[node].membership = membership.clone();
-        self.reconfigure(node, configuration);
+        self.reconfigure(node, layout);
         for to in (0..self.nodes.len()).filter(|to| *to != node) {
             self.notify(node, to);
         }

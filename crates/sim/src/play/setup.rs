@@ -2,11 +2,12 @@
 
 use super::PlayError;
 use super::command::parse_node;
+use crate::roles::Simulated;
 use crate::scenario::{Durability, Scenario};
 use crate::variations::Numbers;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::level::Level;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::Description;
 use ionian_kernel::quorum_spec::QuorumSpec;
 
 /// What the first lines of a play say of its cluster.
@@ -132,23 +133,28 @@ impl Setup {
     ///
     /// # Errors
     /// If the protocol has no such role.
-    pub fn scenario<P: Protocol>(&self, options: Options) -> Result<Scenario, PlayError> {
-        let mut places = vec![Vec::new(); P::KINDS.len()];
+    pub fn scenario(&self, protocol: Simulated, options: Options) -> Result<Scenario, PlayError> {
+        let Description {
+            name,
+            kinds,
+            executes_before_stable,
+            ..
+        } = protocol.description();
+        let mut places = vec![Vec::new(); kinds.len()];
         let mut next = (0..).map(NodeId);
         for Nodes { count, roles } in &self.nodes {
             let unknown = roles
                 .iter()
-                .find(|role| *role != ALL && !P::KINDS.contains(&role.as_str()));
+                .find(|role| *role != ALL && !kinds.contains(&role.as_str()));
             if let Some(unknown) = unknown {
                 let message = format!(
-                    "{} has no role {unknown:?}; its roles are {}",
-                    P::NAME,
-                    P::KINDS.join(", ")
+                    "{name} has no role {unknown:?}; its roles are {}",
+                    kinds.join(", ")
                 );
                 return Err(PlayError { line: 0, message });
             }
             for node in next.by_ref().take(usize::from(*count)) {
-                for (kind, places) in P::KINDS.iter().zip(&mut places) {
+                for (kind, places) in kinds.iter().zip(&mut places) {
                     if roles.iter().any(|role| role == ALL || role == kind) {
                         places.push(node);
                     }
@@ -178,8 +184,8 @@ impl Setup {
         Ok(Scenario {
             changes,
             durability: self.durability,
-            stable_log: !P::EXECUTES_BEFORE_STABLE,
-            ..Scenario::new(P::NAME, layout)
+            stable_log: !executes_before_stable,
+            ..Scenario::new(*name, layout)
         })
     }
 }

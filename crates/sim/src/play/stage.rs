@@ -3,37 +3,38 @@
 use super::changing::answer;
 use super::command::{Command, How, Which};
 use crate::clock::Clock;
-use crate::configurations::{Configuration, Configurations, OPERATOR};
+use crate::configurations::{Configurations, OPERATOR};
 use crate::disk::{Defect, Disk, Unopened};
 use crate::event::Micros;
 use crate::journal::{self, Journal, Recorded, SharedJournal, told_time};
+use crate::machine::{self, Lists};
 use crate::model::Model;
-use crate::node::{Boot, Burst, Effects, SimNode};
-use crate::oracle::{Oracle, OwnInvariants, View};
+use crate::node::{Boot, Burst, SimNode};
+use crate::oracle::{Oracle, View};
+use crate::roles::{Effects, Simulated};
 use crate::scenario::Scenario;
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::{ClientId, Members};
-use ionian_kernel::layout::NodeId;
+use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::{Message, Protocol};
-use ionian_kernel::wire::encode_all;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 /// The cluster on which a play runs.
-pub(super) struct Stage<P: Protocol, M: Model> {
+pub(super) struct Stage {
+    protocol: Simulated,
     scenario: Scenario,
-    model: M,
+    model: Lists,
     now: Micros,
-    pub(super) configurations: Configurations<P>,
-    pub(super) nodes: Vec<SimNode<P>>,
+    pub(super) configurations: Configurations,
+    pub(super) nodes: Vec<SimNode>,
     journal: SharedJournal,
-    watch: OwnInvariants<P>,
-    effects: Effects<P::Message>,
+    watch: Box<dyn Oracle>,
+    effects: Effects,
     under_way: VecDeque<Parcel>,
     cut: Vec<Which>,
-    asked: BTreeMap<u64, M::Action>,
+    asked: BTreeMap<u64, machine::Command>,
     heard: BTreeMap<ClientId, VecDeque<String>>,
     /// What has happened since the last command.
     pub(super) trace: Vec<String>,
@@ -56,16 +57,21 @@ const SEGMENT_BYTES: u64 = 16 << 10;
 /// Limit of steps per command, above which a play would not end.
 const MOST_STEPS: usize = 100_000;
 
-impl<P: Protocol, M: Model> Stage<P, M> {
-    pub(super) fn new(scenario: &Scenario, model: M) -> Result<Self, String> {
-        let mut configurations = Configurations::<P>::new(scenario)?;
-        let configuration = configurations.founding()?;
+impl Stage {
+    pub(super) fn new(
+        protocol: Simulated,
+        scenario: &Scenario,
+        model: Lists,
+    ) -> Result<Self, String> {
+        let mut configurations = Configurations::new(protocol.protocol(), scenario)?;
+        let founding = configurations.founding()?;
         let nodes = (0..scenario.nodes()).map(|index| {
             let id = NodeId(index as u16);
             let disk = Disk::new(index as u64, SEGMENT_BYTES, Defect::None);
             SimNode::new(
+                protocol,
                 id,
-                configuration.clone(),
+                founding.clone(),
                 disk,
                 Clock {
                     ahead: 0,
@@ -73,15 +79,16 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 },
             )
         });
-        let order = scenario.promised_order::<P>(&model);
+        let order = scenario.promised_order(protocol.description(), &model);
         let mut stage = Stage {
+            protocol,
             model,
             configurations,
             now: 0,
             nodes: nodes.collect(),
             journal: Journal::shared(order, scenario.stable_log),
-            watch: OwnInvariants::new(&configuration.config),
-            effects: Effects::new(),
+            watch: protocol.invariants(&founding),
+            effects: Effects::default(),
             under_way: VecDeque::new(),
             cut: Vec::new(),
             asked: BTreeMap::new(),
@@ -98,8 +105,9 @@ impl<P: Protocol, M: Model> Stage<P, M> {
 
     fn boot(&mut self, node: usize) -> Result<(), String> {
         let (journal, model, canary) = (&self.journal, &self.model, self.scenario.canary);
+        let protocol = self.protocol.description();
         let machine =
-            |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
+            |address, life| Recorded::of(protocol, (node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, node as u64, &machine);
         if let Err(Unopened::Past(what) | Unopened::Storage(what)) =
             self.nodes[node].boot(self.now, &boot, &mut self.effects)
@@ -109,13 +117,14 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         self.settle(node)
     }
 
-    /// A node acts on another configuration.
-    pub(super) fn reconfigure(&mut self, node: usize, to: Rc<Configuration<P>>) {
-        Oracle::<P>::on_reconfigure(&mut self.watch, &to.config);
-        self.nodes[node].configuration = to;
+    /// A node acts on another layout.
+    pub(super) fn reconfigure(&mut self, node: usize, to: Rc<Layout>) {
+        self.watch.on_reconfigure(&to);
+        self.nodes[node].layout = to;
         let (journal, model, canary) = (&self.journal, &self.model, self.scenario.canary);
+        let protocol = self.protocol.description();
         let machine =
-            |address, life| Recorded::of::<P>((node, address, life), journal, model, canary);
+            |address, life| Recorded::of(protocol, (node, address, life), journal, model, canary);
         let boot = Boot::new(&self.scenario, node as u64, &machine);
         self.nodes[node].reconfigure(self.now, &boot, &mut self.effects);
     }
@@ -192,7 +201,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
 
     /// The running node that has this client lane, as it knows itself.
     pub(super) fn home(&self, lane: ClientId) -> Result<usize, String> {
-        let has_lane = |node: &SimNode<P>| node.lanes().any(|known| known == lane);
+        let has_lane = |node: &SimNode| node.lanes().any(|known| known == lane);
         let all = 0..self.nodes.len();
         let mut homes = all.filter(|node| has_lane(&self.nodes[*node]));
         let (first, up) = (homes.clone().next(), |node: &usize| {
@@ -323,7 +332,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
                 self.deliver(parcel)?;
                 continue;
             }
-            let unsynced = |node: &SimNode<P>| node.host.is_some() && node.disk.has_unsynced();
+            let unsynced = |node: &SimNode| node.host.is_some() && node.disk.has_unsynced();
             match self.nodes.iter().position(unsynced) {
                 Some(node) => self.sync(node)?,
                 None => return Ok(()),
@@ -363,7 +372,7 @@ impl<P: Protocol, M: Model> Stage<P, M> {
         for _ in 0..MOST_STEPS {
             let (watch, mut seen) = (&mut self.watch, Ok(()));
             self.nodes[node].step(self.now, &all, &mut self.effects, &mut |taker, instance| {
-                let found = Oracle::<P>::after_message(watch, taker, instance);
+                let found = watch.after_message(taker, instance);
                 seen = core::mem::replace(&mut seen, Ok(())).and(found);
             })?;
             seen?;
@@ -388,9 +397,9 @@ impl<P: Protocol, M: Model> Stage<P, M> {
             self.note(format!("n{node} appends {records}"));
         }
         for (kind, members, message) in std::mem::take(&mut self.effects.sends) {
-            let (name, bytes) = (message.name(), Bytes::from(encode_all(&message)));
+            let (name, bytes) = (message.name(), Bytes::from(message.encode()));
             for to in 0..self.nodes.len() {
-                let layout = &self.nodes[node].configuration.layout;
+                let layout = &self.nodes[node].layout;
                 let there = layout
                     .places(kind)
                     .iter()

@@ -3,7 +3,7 @@
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::scalog::Scalog;
-use ionian_sim::{Scenario, run_seed};
+use ionian_sim::{Scenario, Simulated, run_seed};
 
 /// All roles on node 0, and a server on each of two others: each server is a shard.
 fn shards_of_one_server() -> Scenario {
@@ -31,7 +31,7 @@ fn shards_of_one_server() -> Scenario {
 fn records_of_servers_without_peers_are_ordered_after_a_crash() {
     let scenario = shards_of_one_server();
     for seed in [97, 248, 302].into_iter().chain(0..20) {
-        let outcome = run_seed::<Scalog>(&scenario, seed);
+        let outcome = run_seed(Simulated::of::<Scalog>(), &scenario, seed);
         assert!(outcome.result.is_ok(), "seed {seed}: {:?}", outcome.result);
     }
 }

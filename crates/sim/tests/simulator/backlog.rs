@@ -4,7 +4,9 @@
 
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_protocols::multipaxos::MultiPaxos;
-use ionian_sim::{Durability, Scenario, Watch, run_seeds};
+use ionian_sim::{Durability, Scenario, Simulated, run_seeds};
+
+const PROTOCOL: Simulated = Simulated::of::<MultiPaxos>();
 
 /// Three nodes with every role but batchers on each, a window of a few slots, and hundreds of
 /// requests at a time.
@@ -35,7 +37,7 @@ fn burst(batchers: bool) -> Scenario {
 }
 
 fn passes(scenario: &Scenario, seeds: std::ops::Range<u64>) {
-    let summary = run_seeds::<MultiPaxos>(scenario, seeds, true, |_| Watch::default(), |_| {});
+    let summary = run_seeds(PROTOCOL, scenario, seeds);
     if let Some(failed) = summary.failures.first() {
         panic!(
             "seed {} [{}]: {:?}",

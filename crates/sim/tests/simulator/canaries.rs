@@ -4,11 +4,11 @@ use crate::toy::{Toy, scenario};
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
 use ionian_sim::{
-    Canary, Failure, FailureKind, Faults, Scenario, Summary, Watch, run_seed, run_seeds,
+    Canary, Failure, FailureKind, Faults, Scenario, Simulated, Summary, run_seed, run_seeds,
 };
 
 fn run<const DEFECT: u8>(scenario: &Scenario, seeds: u64) -> Summary {
-    run_seeds::<Toy<DEFECT>>(scenario, 0..seeds, true, |_| Watch::default(), |_| {})
+    run_seeds(Simulated::of::<Toy<DEFECT>>(), scenario, 0..seeds)
 }
 
 /// Runs until the defect is caught, and makes sure that it was caught for one of these reasons.
@@ -214,7 +214,7 @@ fn a_layout_that_is_none() {
         instances: numbered(vec![vec![NodeId(0)], vec![]]),
         ..Layout::default()
     };
-    let failure = run_seed::<Toy<0>>(&Scenario::new("none", layout), 1)
+    let failure = run_seed(Simulated::of::<Toy<0>>(), &Scenario::new("none", layout), 1)
         .result
         .unwrap_err();
     assert_eq!(
@@ -229,7 +229,7 @@ fn an_idle_run() {
         instances: numbered(vec![vec![], vec![NodeId(0)]]),
         ..Layout::default()
     };
-    let failure = run_seed::<Toy<0>>(&Scenario::new("idle", layout), 1)
+    let failure = run_seed(Simulated::of::<Toy<0>>(), &Scenario::new("idle", layout), 1)
         .result
         .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Idle);

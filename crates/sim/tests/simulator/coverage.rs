@@ -9,7 +9,7 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::psmr::PSmr;
 use ionian_protocols::scalog::Scalog;
 use ionian_protocols::spaxos::SPaxos;
-use ionian_sim::{Durability, Report, Scenario, Watch, run_seeds, variations};
+use ionian_sim::{Durability, Report, Scenario, Simulated, run_seeds, variations};
 
 /// Seeds are run in batches of this size, until everything is reached.
 const BATCH: u64 = 25;
@@ -36,12 +36,14 @@ const OUT_OF_REACH: &[&str] = &[
     "replica: asked for a piece of a snapshot that is gone",
 ];
 
-fn scenarios<P: Protocol>(presets: &[&str], changes: bool) -> Vec<Scenario> {
+fn scenarios(protocol: Simulated, presets: &[&str], changes: bool) -> Vec<Scenario> {
     let scenario = |name: &&str| {
         let deployment = Deployment::preset(name, &PresetOptions::default()).expect("a preset");
-        let layout = deployment.layout(P::KINDS).expect("a layout");
+        let layout = deployment
+            .layout(protocol.description().kinds)
+            .expect("a layout");
         let changes = if changes {
-            variations::<P>(&layout)
+            variations(protocol, &layout)
         } else {
             Vec::new()
         };
@@ -55,13 +57,12 @@ fn scenarios<P: Protocol>(presets: &[&str], changes: bool) -> Vec<Scenario> {
     presets.iter().map(scenario).collect()
 }
 
-fn reaches<P: Protocol>(scenarios: &[Scenario], elsewhere: &[&str]) {
+fn reaches(protocol: Simulated, scenarios: &[Scenario], elsewhere: &[&str]) {
     let mut report = Report::default();
     for batch in 0..BATCHES {
         for scenario in scenarios {
             let seeds = batch * BATCH..(batch + 1) * BATCH;
-            report
-                .merge(&run_seeds::<P>(scenario, seeds, true, |_| Watch::default(), |_| {}).report);
+            report.merge(&run_seeds(protocol, scenario, seeds).report);
         }
         let excused = |branch: &&str| OUT_OF_REACH.contains(branch) || elsewhere.contains(branch);
         if report.unreached().all(|branch| excused(&branch)) {
@@ -73,29 +74,32 @@ fn reaches<P: Protocol>(scenarios: &[Scenario], elsewhere: &[&str]) {
 
 #[test]
 fn of_multipaxos() {
+    let protocol = Simulated::of::<MultiPaxos>();
     // Nothing is executed early where there is one stripe, and no leader passes on what another one
     // missed.
     let elsewhere = [
         "replica: a snapshot waits for what was executed early",
         "replica: a peer waits for slots that are not here yet",
     ];
-    let mut all = scenarios::<MultiPaxos>(&["colocated", "baseline", "pigpaxos"], false);
-    all.extend(scenarios::<MultiPaxos>(&["baseline"], true));
-    reaches::<MultiPaxos>(&all, &elsewhere);
+    let mut all = scenarios(protocol, &["colocated", "baseline", "pigpaxos"], false);
+    all.extend(scenarios(protocol, &["baseline"], true));
+    reaches(protocol, &all, &elsewhere);
 }
 
 #[test]
 fn of_mencius() {
+    let protocol = Simulated::of::<Mencius>();
     // It takes a snapshot that is due while the command before it is not known yet: not once in
     // 1,200 runs.
     let early = "replica: a snapshot waits for what was executed early";
-    let mut all = scenarios::<Mencius>(&["mencius", "mencius-compartmentalized"], false);
-    all.extend(scenarios::<Mencius>(&["mencius"], true));
-    reaches::<Mencius>(&all, &[early]);
+    let mut all = scenarios(protocol, &["mencius", "mencius-compartmentalized"], false);
+    all.extend(scenarios(protocol, &["mencius"], true));
+    reaches(protocol, &all, &[early]);
 }
 
 #[test]
 fn of_spaxos() {
+    let protocol = Simulated::of::<SPaxos>();
     let elsewhere = [
         "replica: a snapshot waits for what was executed early",
         "replica: a peer waits for slots that are not here yet",
@@ -107,13 +111,14 @@ fn of_spaxos() {
         "stabilizer: a reference was chosen too late and stands for nothing",
         "stabilizer: one that lost its memory is asked for a copy",
     ];
-    let mut all = scenarios::<SPaxos>(&["spaxos", "spaxos-compartmentalized"], false);
-    all.extend(scenarios::<SPaxos>(&["spaxos"], true));
-    reaches::<SPaxos>(&all, &elsewhere);
+    let mut all = scenarios(protocol, &["spaxos", "spaxos-compartmentalized"], false);
+    all.extend(scenarios(protocol, &["spaxos"], true));
+    reaches(protocol, &all, &elsewhere);
 }
 
 #[test]
 fn of_epaxos() {
+    let protocol = Simulated::of::<EPaxos>();
     let elsewhere = [
         // A million instances: tests of the roles.
         "acceptor: has no room to record a command",
@@ -123,20 +128,22 @@ fn of_epaxos() {
         "acceptor: its leader decides after it has promised another ballot",
     ];
     let presets = ["epaxos", "epaxos-5", "epaxos-compartmentalized"];
-    let all = scenarios::<EPaxos>(&presets, false);
-    reaches::<EPaxos>(&all, &elsewhere);
+    let all = scenarios(protocol, &presets, false);
+    reaches(protocol, &all, &elsewhere);
 }
 
 #[test]
 fn of_psmr() {
+    let protocol = Simulated::of::<PSmr>();
     // Those of each group are above.
     let elsewhere = MultiPaxos::branches();
-    let all = scenarios::<PSmr>(&["p-smr"], false);
-    reaches::<PSmr>(&all, &elsewhere);
+    let all = scenarios(protocol, &["p-smr"], false);
+    reaches(protocol, &all, &elsewhere);
 }
 
 #[test]
 fn of_craq() {
+    let protocol = Simulated::of::<Craq>();
     // Those of the master's log are above.
     let mut elsewhere = MultiPaxos::branches();
     // It takes a node that was silent for seconds: a few in a thousand runs with disks.
@@ -147,13 +154,14 @@ fn of_craq() {
         "chain node: the head becomes the second member",
     ]);
     let presets = ["craq", "craq-6"];
-    let all = [false, true].map(|changes| scenarios::<Craq>(&presets, changes));
+    let all = [false, true].map(|changes| scenarios(protocol, &presets, changes));
     let all = all.concat();
-    reaches::<Craq>(&all, &elsewhere);
+    reaches(protocol, &all, &elsewhere);
 }
 
 #[test]
 fn of_scalog() {
+    let protocol = Simulated::of::<Scalog>();
     let elsewhere = [
         "replica: a snapshot waits for what was executed early",
         "replica: a peer waits for slots that are not here yet",
@@ -165,18 +173,19 @@ fn of_scalog() {
         // More than 64 MiB.
         "replica: records that come too early are dropped",
     ];
-    let all = scenarios::<Scalog>(&["scalog", "scalog-compartmentalized"], false);
-    reaches::<Scalog>(&all, &elsewhere);
+    let all = scenarios(protocol, &["scalog", "scalog-compartmentalized"], false);
+    reaches(protocol, &all, &elsewhere);
 }
 
 /// A run of P-SMR shows something only if workers had commands of their own, and stopped for others
 /// (m31): most runs do.
 #[test]
 fn most_runs_of_psmr_have_parallel_work_and_barriers() {
-    for scenario in scenarios::<PSmr>(&["p-smr", "p-smr-compartmentalized"], false) {
+    let protocol = Simulated::of::<PSmr>();
+    for scenario in scenarios(protocol, &["p-smr", "p-smr-compartmentalized"], false) {
         let is_of_use = |seed: &u64| {
             let seeds = *seed..*seed + 1;
-            let report = run_seeds::<PSmr>(&scenario, seeds, true, |_| Watch::default(), |_| {});
+            let report = run_seeds(protocol, &scenario, seeds);
             let figures = report.report.figures;
             ["handed_to_workers", "spanning"].map(|name| figures[name].0 > 0) == [true; 2]
         };

@@ -4,7 +4,9 @@ use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::layout::Layout;
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::multipaxos::MultiPaxos;
-use ionian_sim::{Canary, FailureKind, Scenario, Watch, run_seeds, variations};
+use ionian_sim::{Canary, FailureKind, Scenario, Simulated, run_seeds, variations};
+
+const PROTOCOL: Simulated = Simulated::of::<MultiPaxos>();
 
 fn three_nodes() -> Layout {
     let deployment = Deployment::preset("colocated", &PresetOptions::default()).unwrap();
@@ -17,10 +19,10 @@ fn three_nodes() -> Layout {
 fn machines_are_lost_for_good_and_numbers_given_to_others() {
     let layout = three_nodes();
     let scenario = Scenario {
-        changes: variations::<MultiPaxos>(&layout),
+        changes: variations(PROTOCOL, &layout),
         ..Scenario::new("losing", layout)
     };
-    let summary = run_seeds::<MultiPaxos>(&scenario, 0..30, true, |_| Watch::default(), |_| {});
+    let summary = run_seeds(PROTOCOL, &scenario, 0..30);
     assert_eq!(summary.failures.len(), 0);
     let report = summary.report;
     assert!(report.lost_machines > 0, "{report}");
@@ -35,13 +37,13 @@ fn a_node_that_stops_before_members_know_that_it_left_is_found() {
         let before = layout.nodes();
         other.nodes().iter().all(|node| !before.contains(node))
     };
-    let all_replaced = variations::<MultiPaxos>(&layout).into_iter().find(is_new);
+    let all_replaced = variations(PROTOCOL, &layout).into_iter().find(is_new);
     let scenario = Scenario {
         changes: vec![all_replaced.expect("one replaces all nodes")],
         canary: Canary::LeavesAtOnce,
         ..Scenario::new("leaving", layout)
     };
-    let summary = run_seeds::<MultiPaxos>(&scenario, 0..4000, true, |_| Watch::default(), |_| {});
+    let summary = run_seeds(PROTOCOL, &scenario, 0..4000);
     let found = summary.failures.first().expect("it was not found");
     let failure = found.result.clone().unwrap_err();
     assert_eq!(failure.kind, FailureKind::Liveness, "{failure}");

@@ -1,9 +1,8 @@
 //! What a test can watch a run of a real protocol with.
 
 use ionian_kernel::layout::{Address, Layout, NodeId, numbered};
-use ionian_kernel::protocol::{Instance, Protocol};
 use ionian_protocols::multipaxos::{MultiPaxos, kind};
-use ionian_sim::{FailureKind, Oracle, Scenario, View, Watch, run_seed_watched};
+use ionian_sim::{FailureKind, Oracle, Scenario, Simulated, View, Watch, run_seed_watched};
 use std::collections::BTreeMap;
 
 fn nodes(count: u16) -> Vec<NodeId> {
@@ -39,8 +38,8 @@ struct Promises {
     sent: u64,
 }
 
-impl Oracle<MultiPaxos> for Promises {
-    fn after_event(&mut self, view: &View<'_, MultiPaxos>) -> Result<(), String> {
+impl Oracle for Promises {
+    fn after_event(&mut self, view: &View<'_>) -> Result<(), String> {
         for (address, instance) in view.on_node(view.changed()) {
             let (Some(promise), kind::Acceptor) = (instance.status().round, address.kind) else {
                 continue;
@@ -55,7 +54,7 @@ impl Oracle<MultiPaxos> for Promises {
         Ok(())
     }
 
-    fn on_send(&mut self, _: NodeId, _: &<MultiPaxos as Protocol>::Message) {
+    fn on_send(&mut self, _: NodeId, _: &'static str) {
         self.sent += 1;
     }
 
@@ -67,7 +66,7 @@ impl Oracle<MultiPaxos> for Promises {
         });
     }
 
-    fn at_end(&mut self, view: &View<'_, MultiPaxos>) -> Result<(), String> {
+    fn at_end(&mut self, view: &View<'_>) -> Result<(), String> {
         let acceptors = view
             .instances()
             .filter(|(address, _)| address.kind == kind::Acceptor)
@@ -94,7 +93,8 @@ fn oracles_see_every_role_and_end_the_run() {
                 oracles: vec![Box::new(oracle)],
                 trace: None,
             };
-            let result = run_seed_watched::<MultiPaxos>(&colocated(), seed, watch).result;
+            let result =
+                run_seed_watched(Simulated::of::<MultiPaxos>(), &colocated(), seed, watch).result;
             assert_eq!(
                 result.as_ref().err().map(|failure| failure.kind),
                 fails.then_some(FailureKind::Invariant),

@@ -1,11 +1,12 @@
 //! Plays: what they can say, what they expect, and how they complain.
 use crate::toy::{Toy, scenario};
+use ionian_sim::Simulated;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::Play;
 
 fn play<const DEFECT: u8>(text: &str) -> Result<(), String> {
     let play = Play::parse(text).map_err(|error| error.to_string())?;
-    play.run::<Toy<DEFECT>>(&scenario(), Lists::new(3))
+    play.run(Simulated::of::<Toy<DEFECT>>(), &scenario(), Lists::new(3))
         .map_err(|error| error.to_string())
 }
 
@@ -104,7 +105,7 @@ fn and_fail_on_broken_ones() {
 fn a_recorded_play_expects_what_happened() {
     let recorded = Play::parse(CRASH)
         .unwrap()
-        .record::<Toy<0>>(&scenario(), Lists::new(3))
+        .record(Simulated::of::<Toy<0>>(), &scenario(), Lists::new(3))
         .unwrap();
     assert!(
         recorded.contains("deliver all\n> n0 gets server::Execute from n1\n> n0 appends 1\n"),

@@ -4,6 +4,7 @@
 use ionian_deployment::Settings;
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry::{Work, with_protocol};
+use ionian_sim::Simulated;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::{Play, PlayError};
 use std::collections::BTreeSet;
@@ -14,26 +15,29 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plays")
 }
 
-/// Performs a play, or writes it anew.
-struct Perform<'a> {
-    play: &'a Play,
-    rewrite: bool,
+/// A protocol by its name.
+struct Named;
+
+impl Work for Named {
+    type Output = Simulated;
+
+    fn run<P: Protocol>(self) -> Simulated {
+        Simulated::of::<P>()
+    }
 }
 
-impl Work for Perform<'_> {
-    type Output = Result<Option<String>, PlayError>;
-
-    fn run<P: Protocol>(self) -> Self::Output {
-        let setup = self.play.setup().expect("the play names its cluster");
-        let mut settings = Settings::default();
-        for (key, value) in &setup.settings {
-            settings.set(key, *value).expect("a setting");
-        }
-        let (scenario, model) = (setup.scenario::<P>(settings.options())?, Lists::new(3));
-        match self.rewrite {
-            true => self.play.rewrite::<P>(&scenario, model).map(Some),
-            false => self.play.run::<P>(&scenario, model).map(|()| None),
-        }
+/// Performs a play, or writes it anew.
+fn done(play: &Play, rewrite: bool) -> Result<Option<String>, PlayError> {
+    let setup = play.setup().expect("the play names its cluster");
+    let mut settings = Settings::default();
+    for (key, value) in &setup.settings {
+        settings.set(key, *value).expect("a setting");
+    }
+    let protocol = with_protocol(&setup.protocol, Named).expect("a protocol of the registry");
+    let (scenario, model) = (setup.scenario(protocol, settings.options())?, Lists::new(3));
+    match rewrite {
+        true => play.rewrite(protocol, &scenario, model).map(Some),
+        false => play.run(protocol, &scenario, model).map(|()| None),
     }
 }
 
@@ -41,14 +45,8 @@ fn perform(name: &str) {
     let path = folder().join(name).with_extension("play");
     let text = fs::read_to_string(&path).expect("the play");
     let play = Play::parse(&text).unwrap_or_else(|error| panic!("{name}.play: {error}"));
-    let setup = play.setup().expect("the play names its cluster");
     let rewrite = std::env::var_os("REWRITE_PLAYS").is_some();
-    let work = Perform {
-        play: &play,
-        rewrite,
-    };
-    let done = with_protocol(&setup.protocol, work).expect("a protocol of the registry");
-    match done.unwrap_or_else(|error| panic!("{name}.play: {error}")) {
+    match done(&play, rewrite).unwrap_or_else(|error| panic!("{name}.play: {error}")) {
         None => {}
         Some(anew) if anew == text => {}
         Some(anew) => fs::write(&path, anew).expect("the play is written"),

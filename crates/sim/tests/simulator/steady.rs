@@ -3,10 +3,10 @@
 //! `outages.rs` looks at the time right after a failure.
 
 use ionian_deployment::Settings;
-use ionian_kernel::protocol::Protocol;
 use ionian_protocols::craq::Craq;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::scalog::Scalog;
+use ionian_sim::Simulated;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::{Play, PlayError};
 
@@ -14,6 +14,10 @@ use ionian_sim::play::{Play, PlayError};
 const WRITES: usize = 12;
 /// A write is quick if it takes no longer: a lane waits longer before it asks again.
 const QUICK: &str = "100ms";
+
+const CRAQ: Simulated = Simulated::of::<Craq>();
+const MULTIPAXOS: Simulated = Simulated::of::<MultiPaxos>();
+const SCALOG: Simulated = Simulated::of::<Scalog>();
 
 /// What fails.
 #[derive(Clone, Copy, Debug)]
@@ -38,26 +42,29 @@ impl Failure {
     }
 }
 
-fn perform<P: Protocol>(text: &str) -> Result<(), PlayError> {
+fn perform(protocol: Simulated, text: &str) -> Result<(), PlayError> {
     let play = Play::parse(text).expect("a play");
     let setup = play.setup().expect("it names its cluster");
     let mut settings = Settings::default();
     for (key, value) in &setup.settings {
         settings.set(key, *value).expect("a setting");
     }
-    let scenario = setup.scenario::<P>(settings.options())?;
-    play.run::<P>(&scenario, Lists::new(3))
+    let scenario = setup.scenario(protocol, settings.options())?;
+    play.run(protocol, &scenario, Lists::new(3))
 }
 
 /// How many of the writes of a lane are slow, some seconds after a failure in this cluster.
-fn slow<P: Protocol>(cluster: &str, lane: usize, failure: Failure) -> usize {
+fn slow(protocol: Simulated, cluster: &str, lane: usize, failure: Failure) -> usize {
     let write = |number: usize, time: &str| {
         format!(
             "submit c{lane} append x {number}\nrun for {time}\nexpect reply c{lane} length \
              {number}\nrun for 1100ms\n"
         )
     };
-    let mut text = format!("protocol {}\n{cluster}run for 3s\n", P::NAME);
+    let mut text = format!(
+        "protocol {}\n{cluster}run for 3s\n",
+        protocol.description().name
+    );
     text += &write(1, "2s");
     text += &format!("{}run for 10s\n", failure.text());
     // The lane learns from these.
@@ -67,27 +74,29 @@ fn slow<P: Protocol>(cluster: &str, lane: usize, failure: Failure) -> usize {
     let mut slow = 0;
     for number in 5..5 + WRITES {
         let quick = text.clone() + &write(number, QUICK);
-        if perform::<P>(&quick).is_ok() {
+        if perform(protocol, &quick).is_ok() {
             text = quick;
             continue;
         }
         slow += 1;
         text += &write(number, "4s");
     }
-    if let Err(error) = perform::<P>(&text) {
+    if let Err(error) = perform(protocol, &text) {
         panic!("{failure:?}: {error}\n{text}");
     }
     slow
 }
 
 /// No more writes than are `allowed` may be slow.
-fn assert_quick<P: Protocol>(cluster: &str, lane: usize, failure: Failure, allowed: usize) {
-    let slow = slow::<P>(cluster, lane, failure);
-    println!("{}: {failure:?}: {slow} of {WRITES} slow", P::NAME);
+fn assert_quick(protocol: Simulated, cluster: &str, lane: usize, failure: Failure, allowed: usize) {
+    let (slow, name) = (
+        slow(protocol, cluster, lane, failure),
+        protocol.description().name,
+    );
+    println!("{name}: {failure:?}: {slow} of {WRITES} slow");
     assert!(
         slow <= allowed,
-        "{}, {failure:?}: {slow} of {WRITES} writes were slow",
-        P::NAME
+        "{name}, {failure:?}: {slow} of {WRITES} writes were slow"
     );
 }
 
@@ -102,16 +111,22 @@ const TOGETHER: &str = "nodes 3 client chain_node leader proxy_leader acceptor m
 #[test]
 fn writes_of_craq_are_quick_again_after_a_node_has_failed() {
     for dead in 1..=3 {
-        assert_quick::<Craq>(CHAIN, 0, Failure::Node(dead), 0);
-        assert_quick::<Craq>(CHAIN, 0, Failure::NodeBeforeRestart(dead, 0), 0);
+        assert_quick(CRAQ, CHAIN, 0, Failure::Node(dead), 0);
+        assert_quick(CRAQ, CHAIN, 0, Failure::NodeBeforeRestart(dead, 0), 0);
     }
     for dead in 1..=7 {
-        assert_quick::<Craq>(HELPED, 0, Failure::Node(dead), 0);
+        assert_quick(CRAQ, HELPED, 0, Failure::Node(dead), 0);
     }
     for dead in 0..=2 {
         let lane = (dead + 1) % 3;
-        assert_quick::<Craq>(TOGETHER, lane, Failure::Node(dead), 0);
-        assert_quick::<Craq>(TOGETHER, lane, Failure::NodeBeforeRestart(dead, lane), 0);
+        assert_quick(CRAQ, TOGETHER, lane, Failure::Node(dead), 0);
+        assert_quick(
+            CRAQ,
+            TOGETHER,
+            lane,
+            Failure::NodeBeforeRestart(dead, lane),
+            0,
+        );
     }
 }
 
@@ -119,10 +134,10 @@ fn writes_of_craq_are_quick_again_after_a_node_has_failed() {
 #[test]
 fn most_writes_of_craq_are_quick_again_after_a_link_was_cut_in_one_direction() {
     for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)] {
-        assert_quick::<Craq>(TOGETHER, 0, Failure::Link(from, to), WRITES / 3);
+        assert_quick(CRAQ, TOGETHER, 0, Failure::Link(from, to), WRITES / 3);
     }
     for (from, to) in [(0, 1), (3, 0)] {
-        assert_quick::<Craq>(CHAIN, 0, Failure::Link(from, to), WRITES / 3);
+        assert_quick(CRAQ, CHAIN, 0, Failure::Link(from, to), WRITES / 3);
     }
 }
 
@@ -131,9 +146,9 @@ fn writes_of_multipaxos_are_quick_again_after_a_node_has_failed() {
     let cluster =
         "nodes 1 client\nnodes 2 unbatcher\nnodes 3 leader proxy_leader acceptor replica\n";
     for dead in 1..=5 {
-        assert_quick::<MultiPaxos>(cluster, 0, Failure::Node(dead), 0);
+        assert_quick(MULTIPAXOS, cluster, 0, Failure::Node(dead), 0);
     }
-    assert_quick::<MultiPaxos>(cluster, 0, Failure::NodeBeforeRestart(3, 0), 0);
+    assert_quick(MULTIPAXOS, cluster, 0, Failure::NodeBeforeRestart(3, 0), 0);
 }
 
 #[test]
@@ -141,6 +156,6 @@ fn most_writes_of_scalog_are_quick_again_after_a_node_has_failed() {
     let cluster = "nodes 4 client server aggregator leader proxy_leader acceptor replica\n\
                    set open_shards=1\n";
     for dead in 1..=3 {
-        assert_quick::<Scalog>(cluster, 0, Failure::Node(dead), 1);
+        assert_quick(SCALOG, cluster, 0, Failure::Node(dead), 1);
     }
 }

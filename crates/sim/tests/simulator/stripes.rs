@@ -7,7 +7,9 @@ use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::mencius::config::Config;
-use ionian_sim::{Durability, Scenario, Watch, run_seeds};
+use ionian_sim::{Durability, Scenario, Simulated, run_seeds};
+
+const PROTOCOL: Simulated = Simulated::of::<Mencius>();
 
 /// Seeds for each durability.
 const SEEDS: u64 = 25;
@@ -44,7 +46,7 @@ fn members_change_where_a_leader_that_stays_gets_another_stripe() {
             changes: changes.to_vec(),
             ..Scenario::new("stripes", founded.clone())
         };
-        let summary = run_seeds::<Mencius>(&scenario, 0..SEEDS, true, |_| Watch::default(), |_| {});
+        let summary = run_seeds(PROTOCOL, &scenario, 0..SEEDS);
         if let Some(failed) = summary.failures.first() {
             panic!("{durability:?}: seed {}: {:?}", failed.seed, failed.result);
         }

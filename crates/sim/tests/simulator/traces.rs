@@ -12,7 +12,7 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_protocols::psmr::PSmr;
 use ionian_protocols::scalog::Scalog;
 use ionian_protocols::spaxos::SPaxos;
-use ionian_sim::{Faults, Oracle, Scenario, View, Watch, run_seed_watched};
+use ionian_sim::{Faults, Oracle, Scenario, Simulated, View, Watch, run_seed_watched};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -20,12 +20,12 @@ use std::rc::Rc;
 /// Keeps what the nodes have noted until the end of a run.
 struct Keeper(Rc<RefCell<Vec<Seen>>>);
 
-impl<P: Protocol> Oracle<P> for Keeper {
-    fn after_event(&mut self, _: &View<'_, P>) -> Result<(), String> {
+impl Oracle for Keeper {
+    fn after_event(&mut self, _: &View<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    fn at_end(&mut self, view: &View<'_, P>) -> Result<(), String> {
+    fn at_end(&mut self, view: &View<'_>) -> Result<(), String> {
         self.0.replace(view.noted());
         Ok(())
     }
@@ -43,11 +43,11 @@ fn noted<P: Protocol>(preset: &str, seed: u64) -> Vec<Seen> {
         ..Scenario::new(preset, layout)
     };
     let kept = Rc::new(RefCell::new(Vec::new()));
-    let watch = Watch::<P> {
+    let watch = Watch {
         oracles: vec![Box::new(Keeper(kept.clone()))],
         trace: None,
     };
-    let outcome = run_seed_watched(&scenario, seed, watch);
+    let outcome = run_seed_watched(Simulated::of::<P>(), &scenario, seed, watch);
     assert!(outcome.result.is_ok(), "{:?}", outcome.result);
     kept.take()
 }

@@ -2,13 +2,12 @@
 
 use crate::arguments::{self, BadUsage, Survives};
 use crate::family;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use ionian_canaries::canary::Canary;
 use ionian_deployment::{DEFAULT_PRESET, Deployment, PresetOptions};
-use ionian_kernel::protocol::Protocol;
 use ionian_protocols::registry;
-use ionian_sim::{Canary as OfDriver, Durability, Scenario, layouts, variations};
+use ionian_sim::{Canary as OfDriver, Durability, Scenario, Simulated, layouts, variations};
 use std::ops::Range;
 
 /// Defects that the simulator builds into any protocol.
@@ -157,22 +156,25 @@ impl Choice {
     }
 
     /// What this seed is run on.
-    pub(crate) fn scenario<P: Protocol>(
+    pub(crate) fn scenario(
         &self,
+        simulated: Simulated,
         arguments: &arguments::Sim,
         seed: u64,
     ) -> Result<Scenario> {
+        let (protocol, about) = (simulated.protocol(), simulated.description());
         let layout = match arguments.layouts {
-            true => layouts::drawn::<P>(seed),
-            false => self.deployment.layout(P::KINDS)?,
+            true => layouts::drawn(simulated, seed),
+            false => self.deployment.layout(about.kinds)?,
         };
-        family::configure::<P>(layout.clone())?;
+        let checked = protocol.configure(layout.clone());
+        checked.with_context(|| family::none_of(about.name))?;
         let changes = match self.changes {
-            true if P::transition(&layout, &layout).is_ok() => variations::<P>(&layout),
-            true if P::check_tunable().is_ok() => Vec::new(),
+            true if protocol.transition(&layout, &layout).is_ok() => variations(simulated, &layout),
+            true if protocol.check_tunable().is_ok() => Vec::new(),
             true => bail!(BadUsage(format!(
                 "--changes: {} cannot be changed while it runs",
-                P::NAME
+                about.name
             ))),
             false => Vec::new(),
         };
@@ -191,7 +193,7 @@ impl Choice {
             changes,
             tunes: self.changes,
             gives_up: self.of_driver() == OfDriver::GivesUpAlone,
-            stable_log: !P::EXECUTES_BEFORE_STABLE,
+            stable_log: !about.executes_before_stable,
             ..base
         })
     }
@@ -309,6 +311,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ionian_kernel::protocol::Protocol;
     use ionian_protocols::unreplicated::Unreplicated;
 
     #[test]

@@ -20,7 +20,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ionian_canaries::canary::Canary;
 use ionian_kernel::protocol::Protocol;
 use ionian_program::INTERRUPTED;
-use ionian_sim::{Failure, Outcome, Scenario, Sink, Summary, Watch, layouts, run_seed_watched};
+use ionian_sim::{
+    Failure, Outcome, Scenario, Simulated, Sink, Summary, Watch, layouts, run_seed_watched,
+};
 use parallel::Plan;
 use std::fs::File;
 use std::io::BufWriter;
@@ -35,86 +37,78 @@ pub(crate) fn run(arguments: &arguments::Sim) -> Result<ExitCode> {
         return play::run(file, arguments.rewrite);
     }
     let choice = Choice::of(arguments)?;
-    let protocol = choice.deployment.protocol.clone();
+    let protocol = choice.deployment.protocol.as_str();
     let canary = choice.canary();
-    let work = Simulate { arguments, choice };
-    match canary {
+    let protocol = match canary {
         // The same protocol, from the copy that has the defects.
-        Some(_) => ionian_canaries::registry::with_protocol(&protocol, work)
-            .expect("the copy has every protocol"),
-        None => family::with_protocol(&protocol, work)?,
-    }
-}
-
-struct Simulate<'a> {
-    arguments: &'a arguments::Sim,
-    choice: Choice,
-}
-
-impl Work for Simulate<'_> {
-    type Output = Result<ExitCode>;
-
-    fn run<P: Protocol>(self) -> Result<ExitCode> {
-        self.simulate::<P>()
-    }
-}
-
-impl ionian_canaries::registry::Work for Simulate<'_> {
-    type Output = Result<ExitCode>;
-
-    fn run<P: Protocol>(self) -> Result<ExitCode> {
-        self.simulate::<P>()
-    }
-}
-
-impl Simulate<'_> {
-    fn simulate<P: Protocol>(self) -> Result<ExitCode> {
-        let Simulate { arguments, choice } = self;
-        let scenario = choice.scenario::<P>(arguments, choice.seeds.start)?;
-        // A file that cannot be written is to be told now, not after the work.
-        let trace = arguments
-            .trace
-            .as_deref()
-            .map(|path| Ok::<_, anyhow::Error>((path, open(path)?)))
-            .transpose()?;
-        let begun = Instant::now();
-        let stop = until_interrupted()?;
-        let summary = simulate::<P>(arguments, &choice, &stop);
-        let seconds = begun.elapsed().as_secs_f64();
-        output::print(format_args!("{}", summary.report));
-        let runs = summary.report.runs;
-        say!(
-            "{}: {runs} {} in {seconds:.1} s ({:.0} a second), {} failed",
-            scenario.name,
-            if runs == 1 { "run" } else { "runs" },
-            runs as f64 / seconds.max(1e-9),
-            summary.failures.len()
-        );
-        let first = summary.failures.first();
-        if let Some((path, file)) = trace {
-            let seed = first.map(|outcome| outcome.seed).or(arguments.seed);
-            let _active = choice.canary().map(Canary::activate);
-            let scenario = match seed {
-                Some(seed) => choice.scenario::<P>(arguments, seed)?,
-                None => scenario,
-            };
-            write_trace::<P>(&scenario, seed, path, file)?;
+        Some(_) => {
+            ionian_canaries::simulated::named(protocol).expect("the copy has every protocol")
         }
-        for outcome in &summary.failures {
-            tell(outcome, arguments, &choice);
-            if arguments.layouts {
-                let layout = choice.scenario::<P>(arguments, outcome.seed)?.layout;
-                say!("  the deployment: {}", layouts::in_words::<P>(&layout));
-            }
-        }
-        if stop.load(Ordering::Relaxed) && first.is_none() {
-            say!("stopped by Ctrl-C: the seeds after these were not run");
-            return Ok(ExitCode::from(INTERRUPTED));
-        }
-        judge(first, &choice)
+        None => family::with_protocol(protocol, Make)?,
+    };
+    simulate_all(arguments, &choice, protocol)
+}
+
+/// Makes a protocol one that can be simulated.
+struct Make;
+
+impl Work for Make {
+    type Output = Simulated;
+
+    fn run<P: Protocol>(self) -> Simulated {
+        Simulated::of::<P>()
     }
 }
 
+/// Runs the seeds, and prints what came of them.
+fn simulate_all(
+    arguments: &arguments::Sim,
+    choice: &Choice,
+    protocol: Simulated,
+) -> Result<ExitCode> {
+    let scenario = choice.scenario(protocol, arguments, choice.seeds.start)?;
+    // A file that cannot be written is to be told now, not after the work.
+    let trace = arguments
+        .trace
+        .as_deref()
+        .map(|path| Ok::<_, anyhow::Error>((path, open(path)?)))
+        .transpose()?;
+    let begun = Instant::now();
+    let stop = until_interrupted()?;
+    let summary = simulate(arguments, choice, protocol, &stop);
+    let seconds = begun.elapsed().as_secs_f64();
+    output::print(format_args!("{}", summary.report));
+    let runs = summary.report.runs;
+    say!(
+        "{}: {runs} {} in {seconds:.1} s ({:.0} a second), {} failed",
+        scenario.name,
+        if runs == 1 { "run" } else { "runs" },
+        runs as f64 / seconds.max(1e-9),
+        summary.failures.len()
+    );
+    let first = summary.failures.first();
+    if let Some((path, file)) = trace {
+        let seed = first.map(|outcome| outcome.seed).or(arguments.seed);
+        let _active = choice.canary().map(Canary::activate);
+        let scenario = match seed {
+            Some(seed) => choice.scenario(protocol, arguments, seed)?,
+            None => scenario,
+        };
+        write_trace(protocol, &scenario, seed, path, file)?;
+    }
+    for outcome in &summary.failures {
+        tell(outcome, arguments, choice);
+        if arguments.layouts {
+            let layout = choice.scenario(protocol, arguments, outcome.seed)?.layout;
+            say!("  the deployment: {}", layouts::in_words(protocol, &layout));
+        }
+    }
+    if stop.load(Ordering::Relaxed) && first.is_none() {
+        say!("stopped by Ctrl-C: the seeds after these were not run");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    judge(first, choice)
+}
 /// Set by Ctrl-C: what was found so far is printed. A second one ends the program at once.
 fn until_interrupted() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -159,9 +153,10 @@ fn judge(first: Option<&Outcome>, choice: &Choice) -> Result<ExitCode> {
 }
 
 /// Runs the seeds with a bar that shows how far they are.
-fn simulate<P: Protocol>(
+fn simulate(
     arguments: &arguments::Sim,
     choice: &Choice,
+    protocol: Simulated,
     stop: &AtomicBool,
 ) -> Summary {
     let seeds = choice.seeds.clone();
@@ -176,10 +171,10 @@ fn simulate<P: Protocol>(
         stop_at_first: !arguments.keep_going,
     };
     let scenario = |seed| {
-        let scenario = choice.scenario::<P>(arguments, seed);
+        let scenario = choice.scenario(protocol, arguments, seed);
         scenario.expect("that of the first seed was made the same way")
     };
-    let summary = parallel::run_seeds::<P>(scenario, plan, stop, |outcome| {
+    let summary = parallel::run_seeds(protocol, scenario, plan, stop, |outcome| {
         bar.inc(1);
         if outcome.result.is_err() {
             failed += 1;
@@ -213,7 +208,8 @@ fn open(path: &Path) -> Result<File> {
 }
 
 /// Runs a seed once more, every event of it into `file`: the same seed is the same run.
-fn write_trace<P: Protocol>(
+fn write_trace(
+    protocol: Simulated,
     scenario: &Scenario,
     seed: Option<u64>,
     path: &Path,
@@ -227,7 +223,8 @@ fn write_trace<P: Protocol>(
         return Ok(());
     };
     let sink: Sink = Box::new(BufWriter::new(file));
-    run_seed_watched::<P>(
+    run_seed_watched(
+        protocol,
         scenario,
         seed,
         Watch {

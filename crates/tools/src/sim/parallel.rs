@@ -4,8 +4,7 @@
 
 use core::ops::Range;
 use ionian_canaries::canary::Canary;
-use ionian_kernel::protocol::Protocol;
-use ionian_sim::{Outcome, Scenario, Summary, run_seed};
+use ionian_sim::{Outcome, Scenario, Simulated, Summary, run_seed};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -24,7 +23,8 @@ pub(crate) struct Plan {
 
 /// Runs every seed of the plan, in its scenario. No further one starts once `stop` is set.
 /// `progress` receives each outcome in the order of the seeds.
-pub(crate) fn run_seeds<P: Protocol>(
+pub(crate) fn run_seeds(
+    protocol: Simulated,
     scenario: impl Fn(u64) -> Scenario + Sync,
     plan: Plan,
     stop: &AtomicBool,
@@ -40,7 +40,7 @@ pub(crate) fn run_seeds<P: Protocol>(
         .min(MAX_THREADS);
     let next = AtomicU64::new(seeds.start);
     let enough = AtomicBool::new(false);
-    let run = |seed| run_seed::<P>(&scenario(seed), seed);
+    let run = |seed| run_seed(protocol, &scenario(seed), seed);
     // Bounded, so that one slow seed does not let the others run far ahead of what can be told.
     let (done, outcomes) = mpsc::sync_channel(64);
     let mut summary = Summary::default();
@@ -105,7 +105,8 @@ mod tests {
             seeds: 0..1_000_000,
             stop_at_first: true,
         };
-        let summary = run_seeds::<Unreplicated>(
+        let summary = run_seeds(
+            Simulated::of::<Unreplicated>(),
             |_| scenario.clone(),
             plan,
             &stop,

@@ -1,10 +1,10 @@
 //! One scripted scenario from a file, on the cluster that it names.
 
-use crate::family::{self, Work};
+use super::Make;
+use crate::family;
 use crate::output::say;
 use anyhow::{Context, Result, anyhow};
 use ionian_deployment::Settings;
-use ionian_kernel::protocol::Protocol;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::{Play, Setup};
 use std::fs;
@@ -21,14 +21,7 @@ pub(super) fn run(file: &Path, rewrite: bool) -> Result<ExitCode> {
     let setup = play.setup().ok_or_else(|| {
         anyhow!("{name}: it names no cluster; it must have a line \"protocol NAME\" and lines \"nodes N ROLE...\"")
     })?;
-    let performance = Performance {
-        play: &play,
-        setup,
-        rewrite,
-    };
-    let done = family::with_protocol(&setup.protocol, performance)
-        .and_then(|done| done)
-        .with_context(|| name.to_string())?;
+    let done = perform(&play, setup, rewrite).with_context(|| name.to_string())?;
     match done {
         None => say!("{name}: everything happened as the play expects"),
         Some(anew) if anew == text => say!("{name}: the traces are as they were"),
@@ -40,27 +33,18 @@ pub(super) fn run(file: &Path, rewrite: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-struct Performance<'a> {
-    play: &'a Play,
-    setup: &'a Setup,
-    rewrite: bool,
-}
-
-impl Work for Performance<'_> {
-    /// The play written anew, if that was asked for.
-    type Output = Result<Option<String>>;
-
-    fn run<P: Protocol>(self) -> Self::Output {
-        let mut settings = Settings::default();
-        for (key, value) in &self.setup.settings {
-            settings.set(key, *value)?;
-        }
-        let scenario = self.setup.scenario::<P>(settings.options())?;
-        let model = Lists::new(KEYS);
-        if self.rewrite {
-            return Ok(Some(self.play.rewrite::<P>(&scenario, model)?));
-        }
-        self.play.run::<P>(&scenario, model)?;
-        Ok(None)
+/// Returns the play written anew, if that was asked for.
+fn perform(play: &Play, setup: &Setup, rewrite: bool) -> Result<Option<String>> {
+    let protocol = family::with_protocol(&setup.protocol, Make)?;
+    let mut settings = Settings::default();
+    for (key, value) in &setup.settings {
+        settings.set(key, *value)?;
     }
+    let scenario = setup.scenario(protocol, settings.options())?;
+    let model = Lists::new(KEYS);
+    if rewrite {
+        return Ok(Some(play.rewrite(protocol, &scenario, model)?));
+    }
+    play.run(protocol, &scenario, model)?;
+    Ok(None)
 }

@@ -9,6 +9,7 @@ use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv::{Command, Compound, Kv};
+use ionian_sim::Simulated;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
     Change, Experiment, Link, Network, Observed, Pace, PerMessage, Source, observe,
@@ -130,7 +131,7 @@ pub(crate) fn clients_are_answered<P: Protocol>() {
         several_of: u64::MAX,
         large_of: u64::MAX,
     };
-    for shape in shapes::usual::<P>().filter(|it| it.layout.f > 0) {
+    for shape in shapes::usual(Simulated::of::<P>()).filter(|it| it.layout.f > 0) {
         let mut layout = shape.layout;
         let options = &mut layout.options;
         // Peers keep little, and a snapshot takes ten seconds.
@@ -196,7 +197,7 @@ fn return_of_all<P: Protocol>(layout: &Layout, nodes: &[NodeId], commands: u64) 
 /// When all replicas return together, the time for a command of the log is no wait, whatever keys
 /// it writes: less than half a millisecond, though messages take 50 us and each costs 1 us.
 pub(crate) fn all_replicas_catch_up<P: Protocol>() {
-    for shape in shapes::usual::<P>() {
+    for shape in shapes::usual(Simulated::of::<P>()) {
         let layout = shape.layout;
         let only = |node: &NodeId| kinds(&layout, *node).all(|kind| P::EXECUTORS.contains(&kind));
         let nodes: Vec<NodeId> = layout.nodes().into_iter().filter(only).collect();
@@ -229,7 +230,7 @@ pub(crate) fn messages_are_bounded<P: Protocol>() {
         several_of: u64::MAX,
         large_of: 40,
     };
-    for shape in shapes::usual::<P>().filter(|it| it.layout.f > 0) {
+    for shape in shapes::usual(Simulated::of::<P>()).filter(|it| it.layout.f > 0) {
         let layout = shape.layout;
         let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().collect();
         for node in [

@@ -4,10 +4,10 @@
 use super::shapes::{self, AMNESIA};
 use ionian_kernel::id::Index;
 use ionian_kernel::layout::{Layout, NodeId};
-use ionian_kernel::protocol::{Protocol, Transition};
+use ionian_kernel::protocol::Transition;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::Play;
-use ionian_sim::{Durability, Scenario, variations};
+use ionian_sim::{Durability, Scenario, Simulated, variations};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -134,13 +134,18 @@ fn tried(durability: Durability) -> &'static [Newcomers] {
     }
 }
 
-pub(crate) fn absent_newcomers_take_nothing_away<P: Protocol>() {
+pub(crate) fn absent_newcomers_take_nothing_away(protocol: Simulated) {
     let mut failures = Vec::new();
     let mut count = 0;
-    let shape = shapes::smallest::<P>();
+    let shape = shapes::smallest(protocol);
     let from = &shape.layout;
-    let joint = |to: &Layout| matches!(P::transition(from, to), Ok(Transition::Joint));
-    for to in variations::<P>(from).into_iter().filter(joint) {
+    let joint = |to: &Layout| {
+        matches!(
+            protocol.protocol().transition(from, to),
+            Ok(Transition::Joint)
+        )
+    };
+    for to in variations(protocol, from).into_iter().filter(joint) {
         for (durability, case) in [Durability::Disk, AMNESIA]
             .into_iter()
             .flat_map(|it| cases(from, &to).into_iter().map(move |case| (it, case)))
@@ -154,7 +159,7 @@ pub(crate) fn absent_newcomers_take_nothing_away<P: Protocol>() {
             for newcomers in tried(durability).iter().filter(|it| !one_of_one(it)) {
                 let play = Play::parse(&case.play(*newcomers)).expect("a play");
                 count += 1;
-                if let Err(error) = play.run::<P>(&scenario, Lists::new(3)) {
+                if let Err(error) = play.run(protocol, &scenario, Lists::new(3)) {
                     let (failed, new) = (case.failed, &case.new);
                     failures.push(format!(
                         "{durability:?}, {failed:?} fails, {new:?} join, {newcomers:?}: {error}"

@@ -2,8 +2,7 @@
 //! them shows nothing. The defects of roles are canaries (`crates/canaries`).
 
 use super::shapes::{self, AMNESIA};
-use ionian_kernel::protocol::Protocol;
-use ionian_sim::{Canary, Durability, FailureKind, Scenario, Watch, run_seeds};
+use ionian_sim::{Canary, Durability, FailureKind, Scenario, Simulated, run_seeds};
 
 /// Seeds that a defect may take.
 const SEEDS: u64 = 1_600;
@@ -19,18 +18,17 @@ const LOSSES: &[FailureKind] = &[
     FailureKind::Sequential,
 ];
 
-fn is_found<P: Protocol>(canary: Canary, durability: Durability, expected: &[FailureKind]) {
+fn is_found(protocol: Simulated, canary: Canary, durability: Durability, expected: &[FailureKind]) {
     let scenario = Scenario {
         canary,
         durability,
         gives_up: canary == Canary::GivesUpAlone,
-        ..shapes::smallest::<P>()
+        ..shapes::smallest(protocol)
     };
     let mut others = Vec::new();
     let mut next = 0;
     while next < SEEDS {
-        let failures =
-            run_seeds::<P>(&scenario, next..SEEDS, true, |_| Watch::default(), |_| {}).failures;
+        let failures = run_seeds(protocol, &scenario, next..SEEDS).failures;
         let Some(found) = failures.first() else {
             break;
         };
@@ -41,14 +39,22 @@ fn is_found<P: Protocol>(canary: Canary, durability: Durability, expected: &[Fai
         others.push(failure.kind);
         next = found.seed + 1;
     }
-    panic!("{}: {canary:?}: not found, but {others:?}", P::NAME);
+    panic!(
+        "{}: {canary:?}: not found, but {others:?}",
+        protocol.description().name
+    );
 }
 
-pub(crate) fn are_found<P: Protocol>() {
+pub(crate) fn are_found(protocol: Simulated) {
     let disk = Durability::Disk;
-    is_found::<P>(Canary::NoFence, disk, LOSSES);
-    is_found::<P>(Canary::ForgetDisk, disk, LOSSES);
-    is_found::<P>(Canary::ReadsAhead, disk, &[FailureKind::Linearizability]);
+    is_found(protocol, Canary::NoFence, disk, LOSSES);
+    is_found(protocol, Canary::ForgetDisk, disk, LOSSES);
+    is_found(
+        protocol,
+        Canary::ReadsAhead,
+        disk,
+        &[FailureKind::Linearizability],
+    );
     // Where commands that commute are executed early, they are at different times then. And a read
     // at a replica whose clock is ahead sees a key expired before the log's time has come so far.
     let late = [
@@ -56,12 +62,12 @@ pub(crate) fn are_found<P: Protocol>() {
         FailureKind::Divergence,
         FailureKind::Linearizability,
     ];
-    is_found::<P>(Canary::HidesDeadlines, disk, &late);
-    if shapes::smallest::<P>().layout.f > 0 {
-        is_found::<P>(Canary::HideAmnesia, AMNESIA, LOSSES);
+    is_found(protocol, Canary::HidesDeadlines, disk, &late);
+    if shapes::smallest(protocol).layout.f > 0 {
+        is_found(protocol, Canary::HideAmnesia, AMNESIA, LOSSES);
         // One server alone has no other that it could differ from. A replica that has executed one
         // command fewer than others may also be reported as one that never catches up.
         let differs = [FailureKind::Divergence, FailureKind::Liveness];
-        is_found::<P>(Canary::GivesUpAlone, disk, &differs);
+        is_found(protocol, Canary::GivesUpAlone, disk, &differs);
     }
 }

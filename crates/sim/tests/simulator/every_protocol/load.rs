@@ -12,6 +12,7 @@ use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Duration;
 use ionian_machines::kv::{Command, Compound, Kv};
+use ionian_sim::Simulated;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
     Experiment, Link, Network, Observed, Pace, PerMessage, Source, observe,
@@ -146,7 +147,7 @@ pub(crate) fn is_answered<P: Protocol>() {
         timed: 2,
         other: 2,
     };
-    for shape in shapes::usual::<P>() {
+    for shape in shapes::usual(Simulated::of::<P>()) {
         for delay_us in [50.0, 50_000.0] {
             for (kind, of) in
                 ["hot", "timed", "other"]
@@ -170,7 +171,7 @@ const QUIET_ENDS: u64 = 13 * SECOND;
 /// Commands that clients have given up do not delay those that clients wait for: after a short rush
 /// queues become shorter than the clients' patience again, although clients go on and repeat.
 pub(crate) fn what_is_given_up_holds_up_nothing<P: Protocol>() {
-    for shape in shapes::presets::<P>().into_iter().take(2) {
+    for shape in shapes::presets(Simulated::of::<P>()).into_iter().take(2) {
         let mut layout = shape.layout;
         let options = &mut layout.options;
         (options.batch_commands, options.window_slots) = (1, 2);

@@ -20,55 +20,58 @@ macro_rules! tests {
                     catching_up, changing, defects, load, recovering, seeds, starved,
                 };
                 use ionian_protocols::registry::types::$protocol as Protocol;
+                use ionian_sim::Simulated;
+
+                const PROTOCOL: Simulated = Simulated::of::<Protocol>();
 
                 #[test]
                 fn seeds_pass_in_each_shape_and_durability() {
-                    seeds::pass::<Protocol>();
+                    seeds::pass(PROTOCOL);
                 }
 
                 #[test]
                 fn seeds_pass_on_deployments_that_no_preset_has() {
-                    seeds::pass_on_drawn_deployments::<Protocol>();
+                    seeds::pass_on_drawn_deployments(PROTOCOL);
                 }
 
                 #[test]
                 fn a_seed_gives_the_same_run_again_and_another_seed_another_run() {
-                    seeds::give_the_same_run_again::<Protocol>();
+                    seeds::give_the_same_run_again(PROTOCOL);
                 }
 
                 #[test]
                 fn commands_that_are_given_up_are_never_executed() {
-                    seeds::pass_while_commands_are_given_up::<Protocol>();
+                    seeds::pass_while_commands_are_given_up(PROTOCOL);
                 }
 
                 #[test]
                 fn members_change_under_faults_or_a_change_is_refused_with_a_reason() {
-                    seeds::pass_while_members_change::<Protocol>();
+                    seeds::pass_while_members_change(PROTOCOL);
                 }
 
                 #[test]
                 fn new_members_that_do_not_answer_take_no_tolerance_away() {
-                    changing::absent_newcomers_take_nothing_away::<Protocol>();
+                    changing::absent_newcomers_take_nothing_away(PROTOCOL);
                 }
 
                 #[test]
                 fn options_change_under_faults_or_a_change_is_refused_with_a_reason() {
-                    seeds::pass_while_options_change::<Protocol>();
+                    seeds::pass_while_options_change(PROTOCOL);
                 }
 
                 #[test]
                 fn members_and_options_change_in_turn() {
-                    seeds::pass_while_members_and_options_change::<Protocol>();
+                    seeds::pass_while_members_and_options_change(PROTOCOL);
                 }
 
                 #[test]
                 fn logs_are_torn_and_truncated_and_snapshots_stored() {
-                    seeds::tear_and_truncate_logs::<Protocol>();
+                    seeds::tear_and_truncate_logs(PROTOCOL);
                 }
 
                 #[test]
                 fn logs_do_not_grow_with_the_number_of_commands() {
-                    seeds::keep_logs_short::<Protocol>();
+                    seeds::keep_logs_short(PROTOCOL);
                 }
 
                 #[test]
@@ -108,7 +111,7 @@ macro_rules! tests {
 
                 #[test]
                 fn defects_that_the_driver_builds_in_are_found() {
-                    defects::are_found::<Protocol>();
+                    defects::are_found(PROTOCOL);
                 }
             }
         )*

@@ -16,6 +16,7 @@ use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
 use ionian_machines::kv::Kv;
 use ionian_replication::suspicion::PRESENT_FOR;
+use ionian_sim::Simulated;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
     Change, Experiment, Link, Network, Pace, PerMessage, Source, observe,
@@ -152,7 +153,7 @@ fn longest_us(layout: &Layout) -> u64 {
 
 pub(crate) fn all_are_answered_soon<P: Protocol>() {
     let mut late = Vec::new();
-    for shape in shapes::usual::<P>().filter(|it| it.layout.f > 0) {
+    for shape in shapes::usual(Simulated::of::<P>()).filter(|it| it.layout.f > 0) {
         let (name, layout) = (shape.name, shape.layout);
         let longest = longest_us(&layout);
         for kind in 0..Fault::KINDS {

@@ -3,9 +3,9 @@
 
 use super::shapes;
 use ionian_kernel::layout::{Layout, LayoutError};
-use ionian_kernel::protocol::Protocol;
 use ionian_sim::{
-    Durability, Report, Scenario, Watch, run_seed, run_seed_watched, run_seeds, variations,
+    Durability, Report, Scenario, Simulated, Watch, run_seed, run_seed_watched, run_seeds,
+    variations,
 };
 use std::fs::File;
 use std::io::BufWriter;
@@ -20,21 +20,21 @@ const MOST_SEEDS: u64 = 100;
 
 /// Runs a seed again for its trace, which no command of the tools would give: some shapes are made
 /// here.
-fn write_trace<P: Protocol>(scenario: &Scenario, seed: u64) -> PathBuf {
+fn write_trace(protocol: Simulated, scenario: &Scenario, seed: u64) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = directory.join(format!("{}-{seed}.trace", P::NAME));
+    let path = directory.join(format!("{}-{seed}.trace", protocol.description().name));
     let file = File::create(&path).expect("tests may write there");
     let watch = Watch {
         trace: Some(Box::new(BufWriter::new(file))),
         ..Watch::default()
     };
-    let _ = run_seed_watched::<P>(scenario, seed, watch);
+    let _ = run_seed_watched(protocol, scenario, seed, watch);
     path
 }
 
 /// None of these seeds may fail.
-fn pass_range<P: Protocol>(scenario: &Scenario, seeds: core::ops::Range<u64>) -> Report {
-    let summary = run_seeds::<P>(scenario, seeds, true, |_| Watch::default(), |_| {});
+fn pass_range(protocol: Simulated, scenario: &Scenario, seeds: core::ops::Range<u64>) -> Report {
+    let summary = run_seeds(protocol, scenario, seeds);
     if let Some(failed) = summary.failures.first() {
         panic!(
             "{} {:?}: seed {} [{}]: {:?}; its trace: {}",
@@ -43,31 +43,31 @@ fn pass_range<P: Protocol>(scenario: &Scenario, seeds: core::ops::Range<u64>) ->
             failed.seed,
             failed.knobs,
             failed.result,
-            write_trace::<P>(scenario, failed.seed).display()
+            write_trace(protocol, scenario, failed.seed).display()
         );
     }
     summary.report
 }
 
 /// No seed may fail until there were this number of events, or the most seeds.
-fn pass_events<P: Protocol>(scenario: &Scenario, events: u64) -> Report {
+fn pass_events(protocol: Simulated, scenario: &Scenario, events: u64) -> Report {
     let mut report = Report::default();
     while report.events < events && report.runs < MOST_SEEDS {
         let seeds = report.runs..report.runs + LEAST_SEEDS;
-        report.merge(&pass_range::<P>(scenario, seeds));
+        report.merge(&pass_range(protocol, scenario, seeds));
     }
     report
 }
 
 /// The same with each durability. Clients must get work done.
-fn pass_in_each_durability<P: Protocol>(scenario: &Scenario, events: u64) -> Report {
+fn pass_in_each_durability(protocol: Simulated, scenario: &Scenario, events: u64) -> Report {
     let mut report = Report::default();
     for durability in shapes::durabilities(scenario) {
         let scenario = Scenario {
             durability: *durability,
             ..scenario.clone()
         };
-        report.merge(&pass_events::<P>(&scenario, events));
+        report.merge(&pass_events(protocol, &scenario, events));
     }
     assert!(
         report.acknowledged_under_faults > 5 * report.runs,
@@ -77,9 +77,9 @@ fn pass_in_each_durability<P: Protocol>(scenario: &Scenario, events: u64) -> Rep
     report
 }
 
-pub(crate) fn pass<P: Protocol>() {
-    for shape in shapes::all::<P>() {
-        let report = pass_in_each_durability::<P>(&shape, EVENTS);
+pub(crate) fn pass(protocol: Simulated) {
+    for shape in shapes::all(protocol) {
+        let report = pass_in_each_durability(protocol, &shape, EVENTS);
         println!(
             "{}: {} seeds, {} events",
             shape.name, report.runs, report.events
@@ -90,10 +90,10 @@ pub(crate) fn pass<P: Protocol>() {
 /// How many drawn deployments are tried, each with one seed in each durability.
 const DRAWN: u64 = 40;
 
-pub(crate) fn pass_on_drawn_deployments<P: Protocol>() {
-    for (seed, shape) in (0..).zip(shapes::drawn::<P>(0..DRAWN)) {
-        let mut changes = variations::<P>(&shape.layout);
-        if seed % 2 == 1 || why_fixed::<P>(&shape.layout, &changes).is_some() {
+pub(crate) fn pass_on_drawn_deployments(protocol: Simulated) {
+    for (seed, shape) in (0..).zip(shapes::drawn(protocol, 0..DRAWN)) {
+        let mut changes = variations(protocol, &shape.layout);
+        if seed % 2 == 1 || why_fixed(protocol, &shape.layout, &changes).is_some() {
             changes.clear();
         }
         for durability in shapes::durabilities(&shape) {
@@ -102,14 +102,14 @@ pub(crate) fn pass_on_drawn_deployments<P: Protocol>() {
                 changes: changes.clone(),
                 ..shape.clone()
             };
-            pass_range::<P>(&scenario, seed..seed + 1);
+            pass_range(protocol, &scenario, seed..seed + 1);
         }
     }
 }
 
-pub(crate) fn give_the_same_run_again<P: Protocol>() {
-    for shape in shapes::usual::<P>() {
-        let hash = |seed| run_seed::<P>(&shape, seed).trace_hash;
+pub(crate) fn give_the_same_run_again(protocol: Simulated) {
+    for shape in shapes::usual(protocol) {
+        let hash = |seed| run_seed(protocol, &shape, seed).trace_hash;
         assert_eq!(hash(7), hash(7), "{}", shape.name);
         assert_ne!(hash(7), hash(8), "{}", shape.name);
     }
@@ -118,59 +118,63 @@ pub(crate) fn give_the_same_run_again<P: Protocol>() {
 /// Commands that every replica leaves out, as after `ionian log skip`: none has an effect, in
 /// whatever order replicas learn of them, from snapshots too, and though their clients ask again;
 /// and none is taken for one that was executed.
-pub(crate) fn pass_while_commands_are_given_up<P: Protocol>() {
-    for shape in shapes::usual::<P>() {
+pub(crate) fn pass_while_commands_are_given_up(protocol: Simulated) {
+    for shape in shapes::usual(protocol) {
         let scenario = Scenario {
             gives_up: true,
             ..shape
         };
-        let report = pass_in_each_durability::<P>(&scenario, EVENTS / 4);
+        let report = pass_in_each_durability(protocol, &scenario, EVENTS / 4);
         let given_up = report.refused_failed;
         assert!(given_up > report.runs / 4, "{}: {report}", scenario.name);
     }
 }
 
 /// Why the members cannot change, if no change of them is possible.
-fn why_fixed<P: Protocol>(layout: &Layout, changes: &[Layout]) -> Option<LayoutError> {
+fn why_fixed(protocol: Simulated, layout: &Layout, changes: &[Layout]) -> Option<LayoutError> {
     let other = |to: &&Layout| to.instances != layout.instances;
     let mut possible = changes
         .iter()
         .filter(other)
-        .map(|to| P::transition(layout, to));
+        .map(|to| protocol.protocol().transition(layout, to));
     let first = possible.next()?.err()?;
     possible.all(|to| to.is_err()).then_some(first)
 }
 
 /// A reason is a sentence for the operator who asked.
-fn assert_is_a_reason<P: Protocol>(reason: &str) {
-    assert!(reason.split(' ').count() > 3, "{}: {reason:?}", P::NAME);
+fn assert_is_a_reason(protocol: Simulated, reason: &str) {
+    assert!(
+        reason.split(' ').count() > 3,
+        "{}: {reason:?}",
+        protocol.description().name
+    );
 }
 
-pub(crate) fn pass_while_members_change<P: Protocol>() {
-    let shapes = shapes::usual::<P>();
-    for shape in shapes.chain(shapes::fewest::<P>()) {
-        let changes = variations::<P>(&shape.layout);
-        if let Some(reason) = why_fixed::<P>(&shape.layout, &changes) {
-            assert_is_a_reason::<P>(&reason.0);
+pub(crate) fn pass_while_members_change(protocol: Simulated) {
+    let shapes = shapes::usual(protocol);
+    for shape in shapes.chain(shapes::fewest(protocol)) {
+        let changes = variations(protocol, &shape.layout);
+        if let Some(reason) = why_fixed(protocol, &shape.layout, &changes) {
+            assert_is_a_reason(protocol, &reason.0);
             continue;
         }
         let scenario = Scenario { changes, ..shape };
-        let report = pass_in_each_durability::<P>(&scenario, EVENTS);
+        let report = pass_in_each_durability(protocol, &scenario, EVENTS);
         assert!(report.epochs >= report.runs, "{}: {report}", scenario.name);
     }
 }
 
-pub(crate) fn pass_while_options_change<P: Protocol>() {
-    for shape in shapes::usual::<P>() {
-        if let Err(reason) = P::check_tunable() {
-            assert_is_a_reason::<P>(&reason.0);
+pub(crate) fn pass_while_options_change(protocol: Simulated) {
+    for shape in shapes::usual(protocol) {
+        if let Err(reason) = protocol.protocol().check_tunable() {
+            assert_is_a_reason(protocol, &reason.0);
             continue;
         }
         let scenario = Scenario {
             tunes: true,
             ..shape
         };
-        let report = pass_in_each_durability::<P>(&scenario, EVENTS / 2);
+        let report = pass_in_each_durability(protocol, &scenario, EVENTS / 2);
         assert!(
             report.epochs > report.runs / 4,
             "{}: {report}",
@@ -179,11 +183,13 @@ pub(crate) fn pass_while_options_change<P: Protocol>() {
     }
 }
 
-pub(crate) fn pass_while_members_and_options_change<P: Protocol>() {
-    let shape = shapes::smallest::<P>();
+pub(crate) fn pass_while_members_and_options_change(protocol: Simulated) {
+    let shape = shapes::smallest(protocol);
     let layout = &shape.layout;
-    let changes = variations::<P>(layout);
-    if P::check_tunable().is_err() || why_fixed::<P>(layout, &changes).is_some() {
+    let changes = variations(protocol, layout);
+    if protocol.protocol().check_tunable().is_err()
+        || why_fixed(protocol, layout, &changes).is_some()
+    {
         return;
     }
     let scenario = Scenario {
@@ -191,16 +197,16 @@ pub(crate) fn pass_while_members_and_options_change<P: Protocol>() {
         tunes: true,
         ..shape
     };
-    let report = pass_in_each_durability::<P>(&scenario, EVENTS);
+    let report = pass_in_each_durability(protocol, &scenario, EVENTS);
     assert!(report.epochs > report.runs, "{report}");
 }
 
 /// Runs are only worth something if crashes hit logs while they are written and after they were
 /// cut, and disks have room for some snapshots only.
-pub(crate) fn tear_and_truncate_logs<P: Protocol>() {
+pub(crate) fn tear_and_truncate_logs(protocol: Simulated) {
     let scenario = Scenario {
         durability: Durability::Disk,
-        ..shapes::smallest::<P>()
+        ..shapes::smallest(protocol)
     };
     let mut report = Report::default();
     let is_enough = |it: &Report| {
@@ -212,7 +218,7 @@ pub(crate) fn tear_and_truncate_logs<P: Protocol>() {
     while !is_enough(&report) {
         assert!(report.runs < 2000, "no crash hit a log so: {report}");
         let seeds = report.runs..report.runs + LEAST_SEEDS;
-        report.merge(&pass_range::<P>(&scenario, seeds));
+        report.merge(&pass_range(protocol, &scenario, seeds));
     }
 }
 
@@ -222,8 +228,8 @@ const TIMES: u64 = 8;
 
 /// No record stays in the log because nothing releases it: one alone, that of a rare event at the
 /// beginning, would keep all that come after it.
-pub(crate) fn keep_logs_short<P: Protocol>() {
-    for shape in shapes::usual::<P>() {
+pub(crate) fn keep_logs_short(protocol: Simulated) {
+    for shape in shapes::usual(protocol) {
         let kept = |operations, seeds| {
             let mut scenario = Scenario {
                 durability: Durability::Disk,
@@ -233,7 +239,7 @@ pub(crate) fn keep_logs_short<P: Protocol>() {
                 ..shape.clone()
             };
             scenario.layout.options.snapshot_slots = 16;
-            let report = pass_range::<P>(&scenario, seeds);
+            let report = pass_range(protocol, &scenario, seeds);
             (report.kept_records, report.records)
         };
         let of =

@@ -9,6 +9,7 @@ use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
+use ionian_sim::Simulated;
 use ionian_sim::performance::wan::{
     Change, Experiment, Link, Network, Observed, Pace, PerMessage, Source, observe,
 };
@@ -77,7 +78,7 @@ const ELECTIONS: u64 = 6;
 /// Leaders stay although their nodes are starved, once they have learned that the election timeout
 /// is too short for that; and clients are answered, though late.
 pub(crate) fn leaders_stay<P: Protocol>() {
-    let shapes = shapes::usual::<P>().filter(|it| it.layout.f > 0);
+    let shapes = shapes::usual(Simulated::of::<P>()).filter(|it| it.layout.f > 0);
     for shape in shapes.take(2) {
         let observed = starve::<P>(shape.layout.clone(), 0);
         let elections: u64 = observed.leads.iter().map(|it| it.elections).sum();
