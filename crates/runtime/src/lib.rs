@@ -39,6 +39,8 @@
 //! | `node` | `settings` | what a node is started with |
 //! | | `application` | the interface for users of client lanes |
 //! | | `clock`, `event_log`, `guard` | time; events to log; panics of the state machine |
+//! | | `notes` | what is noted for traces |
+//! | | `loop_roles` | the roles of one loop without the type of their protocol |
 //! | | `loops` | further event loops, which run roles on threads of their own |
 //! | | `io` | what roles ask of the driver: sends, records, replies |
 //! | | `instances` | creates role instances and recovers their records |
@@ -47,7 +49,6 @@
 //! | | `roles` | the roles of a node without the type of their protocol |
 //! | | `state` | the roles and what they share |
 //! | | `event_loop`, `control` | the main loop, which runs the roles; requests to it |
-//! | | `notes` | what is noted for traces |
 //! | | `feed` | what the node publishes for readers on other threads |
 //! | | `audit`, `audit_lines` | what needs a line of the audit log; the lines about requests |
 //! | | `listener`, `peer_tasks` | accepts connections; the tasks for each peer |

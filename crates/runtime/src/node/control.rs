@@ -1,15 +1,18 @@
 //! The event loop, as administration uses it: what concerns roles is asked of every loop.
 
+use super::application::Kept;
 use super::certificates;
+use super::clock::Clock;
 use super::event_loop::{EventLoop, NodeInfo};
-use super::roles::RoleLoopView;
+use super::loop_roles::RoleLoopView;
+use super::notes::Question;
 use super::state::{State, role_status};
 use crate::admin::change::Response;
 use crate::admin::control::{Answer, NodeControl};
 use crate::admin::status::cpu_time_us;
 use crate::admin::traces::TraceRequest;
 use crate::status::{Measured, NodeStatus, RoleLoopStatus, RoleStatus, WorkStatus, counts};
-use crate::traces::NodeNotes;
+use crate::traces::{KeptCommand, NodeNotes, RecordingStatus};
 use bytes::Bytes;
 use ionian_deployment::Configuration;
 use ionian_kernel::client::Refusal;
@@ -19,6 +22,7 @@ use ionian_kernel::membership::Change;
 use ionian_kernel::protocol::Description;
 use ionian_kernel::role::{Cover, Picture};
 use ionian_kernel::time::Instant;
+use ionian_kernel::trace::Recording;
 use tokio::sync::oneshot;
 
 impl EventLoop {
@@ -106,6 +110,60 @@ impl EventLoop {
         }
         answers
     }
+
+    /// What all loops have noted for traces.
+    async fn traced(&self, request: TraceRequest) -> NodeNotes {
+        let now = self.clock.now();
+        let question = Question::of(&request, now);
+        let asked = question.clone();
+        let others = self
+            .ask_others(move |role_loop: &mut dyn RoleLoopView| role_loop.roles().notes(&asked));
+        let others = others.await;
+        let state = &mut *self.state.borrow_mut();
+        if let Some(Recording { one_in, until }) = question.record {
+            state.io.application.keep(one_in, until.since(now));
+        }
+        let own = state.roles.of_main_loop().notes(&question);
+        let mut notes = NodeNotes {
+            node: self.info.name.clone(),
+            protocol: self.info.identity.protocol.clone(),
+            recording: own.recording.map(|recording| RecordingStatus {
+                one_in: recording.one_in,
+                for_ms: recording.until.since(now).as_millis() as u64,
+            }),
+            ..NodeNotes::default()
+        };
+        for of_loop in others.into_iter().chain([own]) {
+            notes.lost += of_loop.lost;
+            notes.events.extend(of_loop.events);
+        }
+        let kept = state.io.application.kept();
+        if question.names_commands() {
+            notes.delays = state.delays.all(state.protocol.description().kinds);
+        }
+        notes.commands = kept.into_iter().map(|it| it.command(self.clock)).collect();
+        notes
+    }
+}
+
+impl Kept {
+    /// The times of this process's clock are those of the node's.
+    fn command(self, clock: Clock) -> KeptCommand {
+        let (now, node_now) = (std::time::Instant::now(), clock.now());
+        let at = |time| (node_now - now.saturating_duration_since(time)).0;
+        KeptCommand {
+            name: self.name.to_owned(),
+            together: self.together as u64,
+            command: self.command.map(Into::into),
+            parent: self.parent.map(|parent| parent.to_string()),
+            slow: self.slow,
+            received_us: at(self.received),
+            submitted_us: at(self.submitted),
+            answered_us: at(self.answered),
+            id: self.id,
+            written_us: at(self.written.unwrap_or(self.answered)),
+        }
+    }
 }
 
 impl State {
@@ -167,7 +225,7 @@ impl NodeControl for EventLoop {
     }
 
     fn notes(&self, request: TraceRequest) -> Answer<'_, NodeNotes> {
-        Box::pin(self.notes(request))
+        Box::pin(self.traced(request))
     }
 
     fn drain(&self, drains: bool) {

@@ -17,6 +17,7 @@ mod io;
 pub(crate) mod joining;
 mod leaving;
 mod listener;
+mod loop_roles;
 mod loops;
 mod membership;
 mod notes;

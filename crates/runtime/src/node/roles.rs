@@ -5,11 +5,11 @@ use super::busy::Busy;
 use super::event_log::EventLog;
 use super::instances::{InstanceFactory, recover_instances};
 use super::io::NodeIo;
+use super::loop_roles::{LoopRoles, Order};
 use super::loops::Loops;
-use super::notes::{Notes, Question};
 use super::startup::StartupWatch;
 use crate::error::NodeError;
-use crate::status::{LogStatus, RoleLoopStatus};
+use crate::status::LogStatus;
 use crate::storage::log::Past;
 use crate::transport::frame::Encoded;
 use ionian_kernel::client::{Reply, Request};
@@ -20,9 +20,8 @@ use ionian_kernel::membership::Membership;
 use ionian_kernel::node::homes::Hub;
 use ionian_kernel::node::role_loop::{Burst, Input};
 use ionian_kernel::node::{Node, World};
-use ionian_kernel::protocol::{AnyProtocol, Instance, Protocol, any};
-use ionian_kernel::role::{Cover, Lsn, Picture};
-use ionian_kernel::status::Status;
+use ionian_kernel::protocol::{AnyProtocol, Protocol, any};
+use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
 use ionian_kernel::trace::{LogSlot, Recording};
 use ionian_kernel::wire::WireError;
@@ -94,33 +93,6 @@ fn recover<P: Protocol>(
         factory,
     }))
 }
-
-/// What is asked of the roles of one event loop.
-pub(crate) trait LoopRoles {
-    /// What each role reports.
-    fn statuses(&self) -> Vec<(Address, Status)>;
-
-    /// See [`Node::freeze`].
-    fn freeze(&mut self, now: Instant, cover: Cover) -> Picture;
-
-    /// What is noted for traces.
-    fn notes(&mut self, question: &Question) -> Notes;
-}
-
-/// A role loop, on its thread.
-pub(crate) trait RoleLoopView {
-    /// What the clock shows.
-    fn now(&self) -> Instant;
-
-    /// What the loop has done.
-    fn status(&self) -> RoleLoopStatus;
-
-    /// Its roles.
-    fn roles(&mut self) -> &mut dyn LoopRoles;
-}
-
-/// Something to do on the thread of a role loop.
-pub(crate) type Order = Box<dyn FnOnce(&mut dyn RoleLoopView) + Send>;
 
 /// See the top of this file. The main loop calls these functions; what concerns roles of role loops
 /// is passed on to them.
@@ -451,21 +423,6 @@ impl<P: Protocol> Roles for NodeRoles<P> {
 
     fn end_loops(&mut self) {
         self.loops = None;
-    }
-}
-
-impl<P: Protocol> LoopRoles for Node<P> {
-    fn statuses(&self) -> Vec<(Address, Status)> {
-        let statuses = self.instances().map(|(at, it)| (at, it.status()));
-        statuses.collect()
-    }
-
-    fn freeze(&mut self, now: Instant, cover: Cover) -> Picture {
-        Node::freeze(self, now, cover)
-    }
-
-    fn notes(&mut self, question: &Question) -> Notes {
-        question.ask(self)
     }
 }
 

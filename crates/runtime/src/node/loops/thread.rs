@@ -4,7 +4,7 @@
 
 use super::super::clock::Clock;
 use super::super::event_log::EventLog;
-use super::super::roles::{self, LoopRoles, RoleLoopView};
+use super::super::loop_roles::{self, LoopRoles, RoleLoopView};
 use super::queue::{MAX_TAKEN, Queue};
 use crate::admin::status::cpu_time_us;
 use crate::status::{LogStatus, RoleLoopStatus};
@@ -25,7 +25,7 @@ pub(super) enum Order<P: Protocol> {
     /// Messages, and how many bytes those of them were encoded in that came from other nodes.
     Messages(Vec<(Members, P::Message)>, usize),
     /// Something to do on its thread.
-    Do(roles::Order),
+    Do(loop_roles::Order),
 }
 
 /// An [`Order`] on its way: channels are compiled once, and not for each protocol.

@@ -1,7 +1,7 @@
 //! The role loops of a node as its main loop uses them.
 
 use super::super::clock::Clock;
-use super::super::roles;
+use super::super::loop_roles;
 use super::queue::Queue;
 use super::thread::{Ends, Order, Report, RoleThread, Sent};
 use ionian_kernel::id::Members;
@@ -172,7 +172,7 @@ impl<P: Protocol> Loops<P> {
 
     /// Gives every role loop something to do, behind what was passed before. One that has ended
     /// does nothing.
-    pub(crate) fn order(&mut self, order: &mut dyn FnMut() -> roles::Order) {
+    pub(crate) fn order(&mut self, order: &mut dyn FnMut() -> loop_roles::Order) {
         for thread in &mut self.threads {
             thread.hand_over();
             thread.send(Order::Do(order()));
