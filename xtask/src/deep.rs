@@ -54,6 +54,11 @@ const FEATURES_WORK: Step = step(
     ],
 );
 
+const CANARIES_ARE_CAUGHT: Step = step(
+    "every known defect is caught by a test",
+    &["test", "--package", crate::test_programs::DEEP],
+);
+
 const fn long(what: &'static str, arguments: &'static [&'static str]) -> Step {
     Step {
         limit_min: 24 * 60,
@@ -65,6 +70,83 @@ const fn long(what: &'static str, arguments: &'static [&'static str]) -> Step {
 pub(crate) const DEEP: &[Step] = &[
     SETS_OF_HUNDREDS,
     FEATURES_WORK,
+    CANARIES_ARE_CAUGHT,
+    step(
+        "`ionian sim --canary` catches them, and every role can be measured",
+        &[
+            "test",
+            "--package",
+            "ionian-tools",
+            "--features",
+            "canaries",
+            "--",
+            "--include-ignored",
+        ],
+    ),
+    step(
+        "seeds reach the rare branches, and find the defects that the driver builds in",
+        &[
+            "test",
+            "--package",
+            "ionian-sim",
+            "--test",
+            "simulator",
+            "--",
+            "--ignored",
+        ],
+    ),
+    step(
+        "every figure is drawn",
+        &[
+            "test",
+            "--package",
+            "ionian-bench",
+            "--lib",
+            "every_figure_is_made",
+            "--",
+            "--ignored",
+        ],
+    ),
+    step("no role costs more than it did", &["xtask", "costs"]),
+    // That what measures works, and not how fast.
+    long(
+        "group-commit works",
+        &[
+            "xtask",
+            "group-commit",
+            "--rounds",
+            "1",
+            "--seconds",
+            "1",
+            "--in-flight",
+            "16",
+        ],
+    ),
+    long(
+        "restart-time works",
+        &[
+            "xtask",
+            "restart-time",
+            "--rounds",
+            "1",
+            "--keys",
+            "2000",
+            "--tail",
+            "50000",
+            "--shape",
+            "pipelined",
+            "--limit",
+            "60",
+        ],
+    ),
+    long(
+        "memory and disk stay flat",
+        &["xtask", "soak", "--minutes", "10"],
+    ),
+    long(
+        "small commands are answered beside burdensome clients, and memory and disk stay within their limits",
+        &["xtask", "burden"],
+    ),
     long(
         "10,000 seeds of each preset find nothing",
         &["xtask", "seeds"],
@@ -72,6 +154,32 @@ pub(crate) const DEEP: &[Step] = &[
     long(
         "torture finds nothing in ten minutes",
         &["xtask", "torture", "--seconds", "600", "--members"],
+    ),
+    long(
+        "nor do cuts, damaged logs and orderly stops",
+        &[
+            "xtask",
+            "torture",
+            "--seconds",
+            "60",
+            "--faults",
+            "lose,cut,roll",
+            "--gap-ms",
+            "700",
+        ],
+    ),
+    long(
+        "nor do certificates and an authority that are replaced",
+        &[
+            "xtask",
+            "torture",
+            "--seconds",
+            "60",
+            "--no-faults",
+            "--tls",
+            "--certificate-seconds",
+            "9",
+        ],
     ),
     long("the program of packages builds", &["xtask", "dist"]),
     long("its list of crates is complete", &["xtask", "sbom"]),

@@ -16,6 +16,12 @@ use std::time::Duration;
 /// The test programs that run one after the other, beside all others.
 const BESIDE: [&str; 5] = ["ionian", "live", "nodes", "runtime", "tools"];
 
+/// The package whose tests are run by `cargo xtask deep` alone: they compile a copy of the protocols.
+pub(crate) const DEEP: &str = "ionian-canaries";
+
+/// How many tests of a program that runs beside the others run at a time: they mostly wait.
+const BESIDE_THREADS: &str = "4";
+
 /// The test program that calls roles directly.
 const ROLES: &str = "roles";
 
@@ -60,8 +66,8 @@ fn passed() -> io::Result<bool> {
     let others = others(&programs()?);
     // Tests start programs, which `cargo test` builds only when it runs all of a package.
     let mut build = cargo();
-    build.args(["build", "--quiet", "--workspace", "--bins", "--examples"]);
-    build.args(["--features", crate::TESTED]);
+    build.args(["build", "--quiet", "--workspace", "--exclude", DEEP]);
+    build.args(["--bins", "--examples", "--features", crate::TESTED]);
     if !ended_well(&mut build)? {
         return Ok(false);
     }
@@ -77,7 +83,7 @@ fn passed() -> io::Result<bool> {
 /// `cargo test` of the whole workspace, so that every part has the features that it was built with.
 fn test<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]);
+    command.args(["test", "--workspace", "--exclude", DEEP, "--no-fail-fast"]);
     command.args(["--features", crate::TESTED]);
     command.args(words);
     command
@@ -106,6 +112,7 @@ impl Beside {
         let file = File::create(&said)?;
         let mut command = test(BESIDE.iter().flat_map(|name| ["--test", name]));
         command.stdout(file.try_clone()?).stderr(file);
+        command.env("RUST_TEST_THREADS", BESIDE_THREADS);
         let group = Group::start(&mut command)?;
         Ok(Beside { group, said })
     }
@@ -120,7 +127,8 @@ impl Beside {
 /// The test programs of the workspace that need no feature, by the kind of target (`test` or
 /// `example`) and the name.
 fn programs() -> io::Result<BTreeSet<(String, String)>> {
-    let targets = packages()?.into_iter().flat_map(|it| it.targets);
+    let packages = packages()?.into_iter().filter(|it| it.name != DEEP);
+    let targets = packages.flat_map(|it| it.targets);
     Ok(targets.filter_map(program).collect())
 }
 

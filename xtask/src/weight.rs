@@ -1,6 +1,7 @@
 //! `cargo xtask weight`: how heavy the first build of a clone is, in numbers that do not depend on
 //! the machine: the crates that are compiled for the server, and the bytes of its code. Seconds
-//! follow them. `xtask/weight.toml` has what they were; 5 % more fails. `--record` writes the file.
+//! follow them. `xtask/weight.toml` has what they were; 5 % more fails. `--record` writes the file,
+//! `--built` takes the program that `cargo xtask pages README.md` has built.
 
 use crate::costs::compiler;
 use crate::packaging::{Done, printed};
@@ -32,15 +33,17 @@ struct Weight {
 
 /// Compares with what is recorded, or records.
 pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let record = match arguments.next() {
-        None => false,
-        Some(word) if word == "--record" => true,
-        Some(_) => {
-            eprintln!("usage: cargo xtask weight [--record]");
+    let word = arguments.next();
+    let (record, built) = match word.as_deref().and_then(|word| word.to_str()) {
+        None if word.is_none() => (false, false),
+        Some("--record") => (true, false),
+        Some("--built") => (false, true),
+        _ => {
+            eprintln!("usage: cargo xtask weight [--record | --built]");
             return ExitCode::from(2);
         }
     };
-    match compare(record) {
+    match compare(record, built) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("==> {error}");
@@ -49,7 +52,10 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn compare(record: bool) -> Done {
+fn compare(record: bool, built: bool) -> Done {
+    if !built {
+        build()?;
+    }
     let now = Weight {
         compiler: compiler()?,
         crates: crates()?,
@@ -108,13 +114,18 @@ fn crates() -> Done<u64> {
     Ok(names.collect::<BTreeSet<_>>().len() as u64)
 }
 
-/// Builds the server as pages are tried, and adds up its sections with code.
-fn code_bytes() -> Done<u64> {
+/// Builds the server as pages are tried.
+fn build() -> Done {
     let mut command = cargo();
     command.args(["build", "--quiet", "--release"]).args(SERVER);
-    if !command.envs([UNOPTIMIZED_RELEASE]).status()?.success() {
-        return Err("the server does not build".into());
+    match command.envs([UNOPTIMIZED_RELEASE]).status()?.success() {
+        true => Ok(()),
+        false => Err("the server does not build".into()),
     }
+}
+
+/// Adds up the sections of the server with code.
+fn code_bytes() -> Done<u64> {
     let program = fs::read(target().join("release/ionian"))?;
     code_in(&program).ok_or_else(|| "the server is not a 64-bit little-endian ELF file".into())
 }

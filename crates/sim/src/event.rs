@@ -19,7 +19,8 @@ pub(crate) struct Heap<E> {
 struct Item<E> {
     at: Micros,
     sequence: u64,
-    event: E,
+    /// In a box: the heap moves its items often.
+    event: Box<E>,
 }
 
 impl<E> Heap<E> {
@@ -41,7 +42,7 @@ impl<E> Heap<E> {
         self.items.push(Item {
             at: at.max(self.now),
             sequence: self.planned,
-            event,
+            event: Box::new(event),
         });
         self.planned += 1;
     }
@@ -50,7 +51,7 @@ impl<E> Heap<E> {
     pub(crate) fn pop(&mut self) -> Option<E> {
         let item = self.items.pop()?;
         self.now = item.at;
-        Some(item.event)
+        Some(*item.event)
     }
 
     /// Like [`pop`](Heap::pop), but leaves events at `end` or later; if none is before it, advances

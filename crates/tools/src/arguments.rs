@@ -36,7 +36,7 @@ pub(crate) enum Command {
     ionian sim                                          500 seeds of MultiPaxos on three nodes\n  \
     ionian sim --preset batched --seeds 0..10000\n  \
     ionian sim --durability amnesia                     nodes come back without their memory\n  \
-    ionian sim --canary unfenced                        a defect on purpose: is it caught?\n  \
+    ionian sim --canary no-fence                        a defect on purpose: is it caught?\n  \
     ionian sim --seed 17 --trace 17.trace               one run, every event of it\n  \
     ionian sim --play crates/sim/tests/plays/write.play one scripted scenario\n\n\
     Canaries of any protocol: {}.\n\

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 /// `docs` follow.
 const FIRST: [&str; 3] = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"];
 
-/// Tries the commands of all pages, or of those that are named.
+/// Tries the commands of all pages, or of those that are named; after `--without`, of all but those.
 pub(crate) fn run_commands(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let named: Vec<String> = arguments
         .map(|argument| argument.to_string_lossy().into_owned())
@@ -72,13 +72,17 @@ fn pages() -> Result<Vec<String>, Box<dyn Error>> {
 }
 
 fn try_commands(named: &[String]) -> Result<(), Box<dyn Error>> {
+    let (but, named) = match named {
+        [first, rest @ ..] if first == "--without" => (true, rest),
+        named => (named.is_empty(), named),
+    };
     let known = pages()?;
     if let Some(other) = named.iter().find(|name| !known.contains(name)) {
         return Err(format!("there is no page {other}: pages are {}", known.join(", ")).into());
     }
     let chosen: Vec<&String> = known
         .iter()
-        .filter(|page| named.is_empty() || named.contains(page))
+        .filter(|page| named.contains(page) != but)
         .collect();
     // All are read before any is tried: what is marked wrongly shows in a second.
     let mut read = Vec::new();

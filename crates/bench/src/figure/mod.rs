@@ -176,6 +176,7 @@ mod tests {
     const WITHOUT_NUMBERS: [&str; 4] = ["pig-14", "pig-15", "pig-17", "psmr-7"];
 
     #[test]
+    #[ignore = "takes minutes: `cargo xtask deep`"]
     fn every_figure_is_made() {
         let out = std::env::temp_dir().join(format!("ionian-figures-{}", std::process::id()));
         std::fs::create_dir_all(&out).unwrap();

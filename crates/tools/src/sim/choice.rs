@@ -1,10 +1,10 @@
 //! From flags to a scenario, and back to the flags that repeat it.
 
+use super::canaries::Canary;
 use crate::arguments::{self, BadUsage, Survives};
 use crate::family;
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use ionian_canaries::canary::Canary;
 use ionian_deployment::{DEFAULT_PRESET, Deployment, PresetOptions};
 use ionian_protocols::registry;
 use ionian_sim::{Canary as OfDriver, Durability, Scenario, Simulated, layouts, variations};
@@ -48,8 +48,14 @@ pub(crate) fn driver_canary_names() -> String {
     DRIVER_CANARIES.map(|(name, _)| name).join(", ")
 }
 
+/// How to get the defects of roles.
+const WITH_CANARIES: &str = "cargo build --release -p ionian-tools --features canaries";
+
 /// The names of the canaries, for the help text: every protocol's own.
 pub(crate) fn canary_names() -> String {
+    if cfg!(not(feature = "canaries")) {
+        return format!("of a program built with `{WITH_CANARIES}`");
+    }
     let of = |protocol: &&str| {
         let own = Canary::of(protocol).filter(|canary| canary.protocol == *protocol);
         let own: Vec<_> = own.map(|canary| canary.name).collect();
@@ -70,8 +76,12 @@ impl Defect {
                 .chain(Canary::of(protocol).map(|canary| canary.name))
                 .collect();
             let known = known.join(", ");
+            let more = match cfg!(feature = "canaries") {
+                true => String::new(),
+                false => format!("; those of one protocol need `{WITH_CANARIES}`"),
+            };
             BadUsage(format!(
-                "unknown canary {name:?} for {protocol}; available: {known}"
+                "unknown canary {name:?} for {protocol}; available: {known}{more}"
             ))
             .into()
         })
@@ -330,7 +340,7 @@ mod tests {
         let error = Defect::named(Unreplicated::NAME, "s1")
             .unwrap_err()
             .to_string();
-        assert!(error.ends_with("available: no-fence, forget-disk, ignores-disk-errors, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines, leaves-at-once"), "{error}");
+        assert!(error.contains("available: no-fence, forget-disk, ignores-disk-errors, hide-amnesia, gives-up-alone, reads-ahead, hides-deadlines, leaves-at-once"), "{error}");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `canaries` | protocols with known defects |
 //! | `choice` | from flags to a scenario, and back to the flags that repeat it |
 //! | `parallel` | many seeds on several threads, told in order |
 //! | `play` | one scripted scenario from a file |
 
+mod canaries;
 mod choice;
 mod parallel;
 mod play;
@@ -14,10 +16,10 @@ use crate::arguments;
 use crate::family::{self, Work};
 use crate::output::{self, say};
 use anyhow::{Context, Result, bail};
+use canaries::Canary;
 use choice::Choice;
 pub(crate) use choice::{canary_names, driver_canary_names};
 use indicatif::{ProgressBar, ProgressStyle};
-use ionian_canaries::canary::Canary;
 use ionian_kernel::protocol::Protocol;
 use ionian_program::INTERRUPTED;
 use ionian_sim::{
@@ -41,9 +43,7 @@ pub(crate) fn run(arguments: &arguments::Sim) -> Result<ExitCode> {
     let canary = choice.canary();
     let protocol = match canary {
         // The same protocol, from the copy that has the defects.
-        Some(_) => {
-            ionian_canaries::simulated::named(protocol).expect("the copy has every protocol")
-        }
+        Some(_) => canaries::named(protocol).expect("the copy has every protocol"),
         None => family::with_protocol(protocol, Make)?,
     };
     simulate_all(arguments, &choice, protocol)
@@ -109,6 +109,7 @@ fn simulate_all(
     }
     judge(first, choice)
 }
+
 /// Set by Ctrl-C: what was found so far is printed. A second one ends the program at once.
 fn until_interrupted() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));

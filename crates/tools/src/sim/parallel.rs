@@ -2,8 +2,8 @@
 //! seed does not depend on the thread; and because outcomes are gathered in the order of the seeds,
 //! neither does what is printed.
 
+use super::canaries::Canary;
 use core::ops::Range;
-use ionian_canaries::canary::Canary;
 use ionian_sim::{Outcome, Scenario, Simulated, Summary, run_seed};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -432,6 +432,7 @@ fn reads_batches_and_machines_can_be_chosen() {
 }
 
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn every_role_of_a_preset_of_each_protocol_can_be_measured() {
     for (preset, roles) in [
         ("mencius", &["node"][..]),

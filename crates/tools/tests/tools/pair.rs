@@ -27,7 +27,7 @@ fn help_and_errors_of_the_tools_are_those_of_ionian() {
         (&["bench", "--help"][..], 0, "Usage: ionian bench [OPTIONS]"),
         (&["help", "bench"], 0, "Usage: ionian bench [OPTIONS]"),
         (&["help", "bench", "role"], 0, "Usage: ionian bench role"),
-        (&["sim", "-h"], 0, "ionian sim --canary unfenced"),
+        (&["sim", "-h"], 0, "ionian sim --canary no-fence"),
         (&["help", "sim"], 0, "Canaries of any protocol: no-fence"),
         (&["sim", "--seeds", "5..5"], 2, "--help"),
         (&["sim", "frobnicate"], 2, "Usage: ionian sim [OPTIONS]"),
