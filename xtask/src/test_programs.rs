@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The test programs that run one after the other, beside all others.
 const BESIDE: [&str; 5] = ["ionian", "live", "nodes", "runtime", "tools"];
 
-/// The package whose tests are run by `cargo xtask deep` alone: they compile a copy of the protocols.
+/// The package whose tests `cargo xtask deep` alone runs: they compile a copy of the protocols.
 pub(crate) const DEEP: &str = "ionian-canaries";
 
 /// How many tests of a program that runs beside the others run at a time: they mostly wait.

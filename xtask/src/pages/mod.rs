@@ -20,7 +20,7 @@ use std::process::ExitCode;
 /// `docs` follow.
 const FIRST: [&str; 3] = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"];
 
-/// Tries the commands of all pages, or of those that are named; after `--without`, of all but those.
+/// Tries the commands of all pages, of those that are named, or after `--without` of all others.
 pub(crate) fn run_commands(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let named: Vec<String> = arguments
         .map(|argument| argument.to_string_lossy().into_owned())

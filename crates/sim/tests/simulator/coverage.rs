@@ -98,6 +98,7 @@ fn of_mencius() {
 }
 
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn of_spaxos() {
     let protocol = Simulated::of::<SPaxos>();
     let elsewhere = [
@@ -117,6 +118,7 @@ fn of_spaxos() {
 }
 
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn of_epaxos() {
     let protocol = Simulated::of::<EPaxos>();
     let elsewhere = [
@@ -133,6 +135,7 @@ fn of_epaxos() {
 }
 
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn of_psmr() {
     let protocol = Simulated::of::<PSmr>();
     // Those of each group are above.
@@ -142,6 +145,7 @@ fn of_psmr() {
 }
 
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn of_craq() {
     let protocol = Simulated::of::<Craq>();
     // Those of the master's log are above.
@@ -160,6 +164,7 @@ fn of_craq() {
 }
 
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn of_scalog() {
     let protocol = Simulated::of::<Scalog>();
     let elsewhere = [
@@ -180,6 +185,7 @@ fn of_scalog() {
 /// A run of P-SMR shows something only if workers had commands of their own, and stopped for others
 /// (m31): most runs do.
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn most_runs_of_psmr_have_parallel_work_and_barriers() {
     let protocol = Simulated::of::<PSmr>();
     for scenario in scenarios(protocol, &["p-smr", "p-smr-compartmentalized"], false) {

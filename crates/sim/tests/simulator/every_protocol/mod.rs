@@ -110,6 +110,7 @@ macro_rules! tests {
                 }
 
                 #[test]
+                #[ignore = "takes minutes: `cargo xtask deep`"]
                 fn defects_that_the_driver_builds_in_are_found() {
                     defects::are_found(PROTOCOL);
                 }

@@ -12,7 +12,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 /// Events of the runs of one shape with one durability.
-const EVENTS: u64 = 30_000;
+const EVENTS: u64 = 10_000;
 /// A shape gets at least this number of seeds, and runs in batches of it.
 const LEAST_SEEDS: u64 = 6;
 /// A shape whose runs are short gets at most this number of seeds with one durability.
