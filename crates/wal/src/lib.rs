@@ -50,7 +50,6 @@ mod segment;
 pub mod snapshot;
 pub mod storage;
 mod sync;
-#[cfg(feature = "testing")]
 pub mod testing;
 mod wal;
 mod writer;

@@ -6,31 +6,19 @@
 //! names whose directory was not synced likewise, one by one. The same seed forgets the same.
 
 mod platter;
+#[cfg(feature = "torn-records")]
+mod torn;
 
 use crate::storage::{Storage, StorageFile};
 use platter::{Files, NameChange, Operation, Platter, lies_in_one_sector};
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-
-thread_local! {
-    static ACCEPT_TORN_RECORDS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs `work` with a defect built in, to see that it is caught: on this thread, recovery does not
-/// look at the checksums of records.
-pub fn accepting_torn_records<T>(work: impl FnOnce() -> T) -> T {
-    ACCEPT_TORN_RECORDS.set(true);
-    let done = work();
-    ACCEPT_TORN_RECORDS.set(false);
-    done
-}
-
-pub(crate) fn torn_records_are_accepted() -> bool {
-    ACCEPT_TORN_RECORDS.get()
-}
+#[cfg(feature = "torn-records")]
+pub use torn::accepting_torn_records;
+#[cfg(feature = "torn-records")]
+pub(crate) use torn::torn_records_are_accepted;
 
 /// What happens at an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
