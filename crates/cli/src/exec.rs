@@ -225,11 +225,22 @@ pub(crate) fn connect_within(
     first_of(&gateways, tls.as_ref(), RUNNING)
 }
 
-/// Connects to the first of these gateways that can be reached.
+/// How long a gateway may take to answer PING, if there is another.
+const PING: Duration = Duration::from_secs(2);
+
+/// Connects to the first of these gateways that can be reached and, if there are several, answers.
 fn first_of(gateways: &[String], tls: Option<&NodeTls>, advice: &str) -> Result<Connection> {
+    let is_choice = gateways.len() > 1;
+    let connect = |gateway: &String| {
+        let mut connection = open(gateway, tls)?;
+        if is_choice {
+            connection.ping(PING)?;
+        }
+        anyhow::Ok(connection)
+    };
     let mut failures = Vec::new();
     for gateway in gateways {
-        match open(gateway, tls) {
+        match connect(gateway) {
             Ok(connection) => return Ok(connection),
             Err(error) => failures.push(format!("{gateway}: {}", output::explain(&error))),
         }

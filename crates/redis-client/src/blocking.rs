@@ -100,6 +100,28 @@ impl Connection {
         Ok(())
     }
 
+    /// Asks whether the server answers at all, within `limit`: one whose process is stopped accepts
+    /// connections.
+    ///
+    /// # Errors
+    /// If there is no reply. The connection cannot be used afterwards.
+    pub fn ping(&mut self, limit: Duration) -> Result<(), Error> {
+        let usual = self.limits.reply;
+        self.limit_replies(limit)?;
+        // An error of the server, such as NOAUTH, is an answer too.
+        self.call(&[b"PING"])?;
+        Ok(self.limit_replies(usual)?)
+    }
+
+    fn limit_replies(&mut self, limit: Duration) -> io::Result<()> {
+        self.limits.reply = limit;
+        let stream = match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &stream.sock,
+        };
+        stream.set_read_timeout(Some(limit))
+    }
+
     /// Whether the server has neither closed the connection nor sent anything since the last
     /// reply: client libraries look before they use a connection again.
     pub fn is_open(&self) -> bool {

@@ -51,22 +51,17 @@ fn ionian_execs_the_tools_with_all_arguments() {
 }
 
 #[test]
-fn missing_tools_are_an_error_with_path_and_build_command() {
+fn missing_tools_are_an_error_with_path_and_the_command_that_installs_them() {
     let directory = Directory::new();
     let ionian = alone(&directory);
     for arguments in [&["sim"][..], &["bench", "--help"], &["help", "bench"]] {
         let output = run(&ionian, arguments);
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
-        let profile = if cfg!(debug_assertions) {
-            ""
-        } else {
-            " --release"
-        };
         assert_eq!(
             error,
             format!(
-                "ionian: there is no program {}: `cargo build{profile} -p ionian-tools` builds it\n",
+                "ionian: there is no program {}: `cargo install --locked --path crates/tools` installs it\n",
                 directory.path("ionian-tools").display()
             )
         );

@@ -1,8 +1,8 @@
 //! Starting and stopping whole clusters.
 
 use crate::cluster::{
-    Cluster, Nodes, deployment, eventually, fails, free_port, ionian, is_alive, run, text,
-    up_refuses, works,
+    Cluster, Nodes, deployment, eventually, fails, free_port, ionian, is_alive, run,
+    stop_all_threads, text, up_refuses, works,
 };
 use crate::resp::Reply;
 use ionian_deployment::presets;
@@ -523,6 +523,17 @@ fn up_restarts_nodes_and_stops_in_order_though_no_process_reads_its_errors() {
     kill(Pid::from_raw(up.0[0].id() as i32), Signal::SIGTERM).unwrap();
     let ended = eventually("it stops", || up.0[0].try_wait().unwrap());
     assert_eq!(ended.code(), Some(0));
+}
+
+/// The kernel accepts connections to a process that is stopped.
+#[test]
+fn exec_asks_the_next_gateway_if_the_first_accepts_and_does_not_answer() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    let exec = |words: &[&str]| works(&[&["exec", "--data", &cluster.data()], words].concat());
+    assert_eq!(exec(&["SET", "k", "v"]), "OK\n");
+    stop_all_threads(cluster.pid(0).unwrap());
+    assert_eq!(exec(&["GET", "k"]), "v\n");
+    cluster.signal(0, Signal::SIGCONT);
 }
 
 #[test]
