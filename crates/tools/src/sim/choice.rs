@@ -78,7 +78,9 @@ impl Defect {
             let known = known.join(", ");
             let more = match cfg!(feature = "canaries") {
                 true => String::new(),
-                false => format!("; those of one protocol need `{WITH_CANARIES}`"),
+                false => {
+                    format!("; those of one protocol (docs/defects.md) need `{WITH_CANARIES}`")
+                }
             };
             BadUsage(format!(
                 "unknown canary {name:?} for {protocol}; available: {known}{more}"

@@ -11,7 +11,7 @@ fn ionian() -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_ionian-tools")).with_file_name("ionian");
     assert!(
         path.is_file(),
-        "there is no {}: `cargo build -p ionian-cli` builds it",
+        "there is no {}: `cargo build --path crates/cli` installs it",
         path.display()
     );
     path
@@ -99,7 +99,7 @@ fn a_cluster_of_the_bench_needs_the_server_beside_the_tools() {
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
         let expected = format!(
-            "there is no program {}: `cargo build",
+            "there is no program {}: `cargo install",
             alone.with_file_name("ionian").display()
         );
         assert!(error.contains(&expected), "{error}");
