@@ -78,9 +78,16 @@ impl Protocol for Toy {
     type Invariants = NoInvariants;
 
     fn configure(layout: Layout) -> Result<Self::Config, LayoutError> {
-        match (layout.count(kind::Oracle), layout.count(kind::Client)) {
-            (1, 1..) => Ok(Arc::new(layout)),
-            (oracles, clients) => Err(LayoutError(format!(
+        match (
+            layout.count(kind::Oracle),
+            layout.count(kind::Client),
+            layout.f,
+        ) {
+            (1, 1.., 0) => Ok(Arc::new(layout)),
+            (1, 1.., f) => Err(LayoutError(format!(
+                "a toy tolerates no failure, and f={f}: say f = 0"
+            ))),
+            (oracles, clients, _) => Err(LayoutError(format!(
                 "{oracles} oracles and {clients} clients: a toy has one oracle, and a client at least"
             ))),
         }
