@@ -128,6 +128,15 @@ pub(crate) fn judge(
         true => not_served.extend(unanswered),
         false => troubles.extend(unanswered),
     }
+    let mut logs = cluster
+        .nodes
+        .iter()
+        .filter_map(|it| Some(&it.status.as_ref()?.log))
+        .peekable();
+    if not_served.is_empty() && logs.peek().is_some() && logs.all(|log| log.is_full) {
+        let full = "writes: the disks of all nodes that answer are full";
+        not_served.push(Id::FullDisk.with(full));
+    }
     let mut lanes = instances(cluster)
         .filter_map(|(_, role)| role.has_session)
         .peekable();

@@ -196,7 +196,7 @@ fn room(node: &str, log: &LogStatus) -> Option<Trouble> {
         needed_bytes,
     } = log.room.filter(|it| it.free_bytes < it.needed_bytes)?;
     Some(Id::DiskFillsUp.with(format!(
-        "the disk of node {node} has {} MiB free, and the log and the next snapshot may need {}: \
+        "the disk of node {node} has {} MiB free, and the log and the next snapshot may need {} MiB: \
          then its gateway accepts only reads and what frees memory",
         free_bytes >> 20,
         needed_bytes >> 20
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(id(LogStatus::default()), None, "an older program");
         let text = room("n1", &log(false, 2 << 20)).unwrap().text;
         assert!(
-            text.contains("n1 has 2 MiB free") && text.contains("may need 3"),
+            text.contains("n1 has 2 MiB free") && text.contains("may need 3 MiB:"),
             "{text}"
         );
     }

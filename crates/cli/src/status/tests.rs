@@ -571,3 +571,17 @@ fn refused_certificates_are_a_trouble() {
     assert_eq!((verdict, found.len()), (Verdict::Degraded, 1), "{found:?}");
     assert!(found[0].starts_with("node n1 does not take") && found[0].ends_with(": no key"));
 }
+
+#[test]
+fn a_cluster_whose_disks_are_all_full_does_not_serve_writes() {
+    let mut made = Made::new(PRESETS[0]);
+    for node in 0..2 {
+        made.status(node).log.is_full = true;
+        assert_eq!(said(&made).0, Verdict::Degraded);
+    }
+    made.status(2).log.is_full = true;
+    let health = made.health();
+    assert_eq!(health.health, Verdict::NotServing);
+    let why = &health.not_served[0].text;
+    assert_eq!(why, "writes: the disks of all nodes that answer are full");
+}
