@@ -65,6 +65,29 @@ fn a_correct_protocol_passes() {
     assert_eq!(report.unchecked_keys, 0);
 }
 
+/// Its invariants say that they are asked after each message, also in a role loop.
+#[test]
+fn a_correct_protocol_passes_on_two_event_loops() {
+    let mut two_loops = scenario();
+    two_loops.layout.options.loops = 2;
+    let summary = run::<0>(&two_loops, 100);
+    assert!(
+        summary.failures.is_empty(),
+        "{:?}",
+        summary.failures[0].result
+    );
+}
+
+#[test]
+fn an_invariant_that_does_not_hold() {
+    catches::<12>(&scenario(), &[FailureKind::Invariant]);
+}
+
+#[test]
+fn a_cluster_that_never_rests() {
+    catches::<13>(&scenario(), &[FailureKind::Liveness]);
+}
+
 #[test]
 fn no_deduplication() {
     catches::<1>(&scenario(), &[FailureKind::ExactlyOnce]);

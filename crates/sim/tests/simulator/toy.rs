@@ -5,7 +5,7 @@ use bytes::Bytes;
 use ionian_kernel::id::{Epoch, Slot};
 use ionian_kernel::layout::{Address, Layout, LayoutError, NodeId, numbered};
 use ionian_kernel::preset::Preset;
-use ionian_kernel::protocol::{Birth, Protocol, Transition};
+use ionian_kernel::protocol::{Birth, Invariants, Protocol, Transition};
 use ionian_kernel::service::Service;
 use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_replication::batch::Outcome;
@@ -37,11 +37,15 @@ pub enum Defect {
     MakesUpAnswers,
     /// A lane that was restarted takes answers meant for its earlier life.
     MistakesLives,
+    /// An invariant that does not hold.
+    BreaksInvariant,
+    /// A server that never comes to rest.
+    NeverRests,
 }
 
 pub struct Toy<const DEFECT: u8>;
 
-const DEFECTS: [Defect; 12] = [
+const DEFECTS: [Defect; 14] = [
     Defect::Nothing,
     Defect::NoDeduplication,
     Defect::StaleReads,
@@ -54,6 +58,8 @@ const DEFECTS: [Defect; 12] = [
     Defect::ReadsWrite,
     Defect::MakesUpAnswers,
     Defect::MistakesLives,
+    Defect::BreaksInvariant,
+    Defect::NeverRests,
 ];
 
 ionian_kernel::ids! {
@@ -247,6 +253,8 @@ pub mod server {
         pub late: Vec<Bytes>,
         pub next_copy: Instant,
         pub done: BTreeMap<(u64, u64), Bytes>,
+        /// How many it has received since it started.
+        pub messages: u64,
         pub defect: Defect,
     }
 
@@ -290,6 +298,7 @@ pub mod server {
                 read,
                 payload,
             } = message;
+            self.messages += 1;
             let mut reply = Vec::new();
             let outcome = if read && self.defect != Defect::ReadsWrite {
                 let machine = if self.defect == Defect::StaleReads {
@@ -367,7 +376,7 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
     type Envelope = Envelope;
     type Instance = Instance;
     type Config = Layout;
-    type Invariants = ionian_kernel::protocol::NoInvariants;
+    type Invariants = EachMessage;
 
     fn configure(layout: Layout) -> Result<Layout, LayoutError> {
         match layout.count(kind::Server) {
@@ -420,9 +429,49 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
                 late: Vec::new(),
                 next_copy: Default::default(),
                 done: Default::default(),
+                messages: 0,
                 defect,
             })
         }
+    }
+}
+
+/// The simulator looks at the server after each message, and says when it has crashed.
+#[derive(Default)]
+pub struct EachMessage {
+    /// How many messages the server had received when it was looked at last, in this life.
+    seen: u64,
+    never_rests: bool,
+}
+
+impl<const DEFECT: u8> Invariants<Toy<DEFECT>> for EachMessage {
+    fn new(_: &Layout) -> Self {
+        EachMessage::default()
+    }
+
+    fn check(&mut self, _: Address, instance: &Instance) -> Result<(), String> {
+        let Instance::Server(server) = instance else {
+            return Ok(());
+        };
+        self.never_rests = server.defect == Defect::NeverRests;
+        let before = std::mem::replace(&mut self.seen, server.messages);
+        if server.messages < before || server.messages > before + 1 {
+            return Err(format!("looked at after {before} and {}", server.messages));
+        }
+        match server.defect == Defect::BreaksInvariant && server.done.len() > 20 {
+            true => Err("too much is done".into()),
+            false => Ok(()),
+        }
+    }
+
+    fn crashed(&mut self, address: Address) {
+        if address.kind == kind::Server {
+            self.seen = 0;
+        }
+    }
+
+    fn awaited(&self, _: &[(Address, &Instance)]) -> Option<String> {
+        self.never_rests.then(|| "rest".into())
     }
 }
 
