@@ -317,7 +317,7 @@ fn peer_with_the_certificate_of_another_is_refused_on_both_sides() {
         let word = kind.word();
         let reason = format!("ionian://blue/{word}/{name}; expected ionian://blue/node/n1");
         eventually("it is refused", || {
-            one.logged(&["refuses this node", &reason]) == 1
+            one.logged(&["refuses this node", &reason]) > 0
         });
         eventually("it has refused", || {
             zero.logged(&["refused a connection", &reason]) > 0

@@ -186,11 +186,12 @@ fn interrupt(flags: &[&str], signal: Signal, begun: impl Fn(&Path) -> bool) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut interrupted = Interrupted(Pid::from_raw(bench.id() as i32), signal);
     eventually("it begins", || {
         let run = fs::read_dir(&data).unwrap().next()?.unwrap();
         begun(&run.path()).then_some(())
     });
-    kill(Pid::from_raw(bench.id() as i32), signal).unwrap();
+    interrupted.now();
     let output = bench.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -199,6 +200,24 @@ fn interrupt(flags: &[&str], signal: Signal, begun: impl Fn(&Path) -> bool) {
         text(&output.stderr)
     );
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
+}
+
+/// A process that gets a signal once, at the latest when a test has failed.
+struct Interrupted(Pid, Signal);
+
+impl Interrupted {
+    fn now(&mut self) {
+        // It fails if the process has ended.
+        let _ = kill(self.0, self.1);
+    }
+}
+
+impl Drop for Interrupted {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.now();
+        }
+    }
 }
 
 #[test]
