@@ -38,7 +38,7 @@ const TOOLS: &[(&str, &str)] = &[
         "units of systemd, and whether they allow each call of a node",
     ),
     ("unshare", "names and disks that do not answer"),
-    ("valgrind", "what a command costs each role"),
+    ("valgrind", "what a command costs each role (`deep`)"),
     ("zsh", "completions for zsh"),
     ("/dev/fuse", "mounts"),
 ];

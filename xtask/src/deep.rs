@@ -71,14 +71,33 @@ pub(crate) const DEEP: &[Step] = &[
     SETS_OF_HUNDREDS,
     FEATURES_WORK,
     CANARIES_ARE_CAUGHT,
+    // Tests of the tools start the server, which a step above has built with other features.
+    step(
+        "the tools build with canaries",
+        &[
+            "build",
+            "--package",
+            "ionian-cli",
+            "--package",
+            "ionian-tools",
+            "--features",
+            "ionian-tools/canaries",
+        ],
+    ),
     step(
         "`ionian sim --canary` catches them, and every role can be measured",
         &[
             "test",
             "--package",
+            "ionian-cli",
+            "--package",
             "ionian-tools",
             "--features",
-            "canaries",
+            "ionian-tools/canaries",
+            "--bin",
+            "ionian-tools",
+            "--test",
+            "tools",
             "--",
             "--include-ignored",
         ],
@@ -107,7 +126,10 @@ pub(crate) const DEEP: &[Step] = &[
             "--ignored",
         ],
     ),
-    step("no role costs more than it did", &["xtask", "costs"]),
+    step(
+        "no role costs more than it did",
+        &["xtask", "costs", "--skip-without-valgrind"],
+    ),
     // That what measures works, and not how fast.
     long(
         "group-commit works",
@@ -145,7 +167,7 @@ pub(crate) const DEEP: &[Step] = &[
     ),
     long(
         "small commands are answered beside burdensome clients, and memory and disk stay within their limits",
-        &["xtask", "burden"],
+        &["xtask", "burden", "--askers", "6"],
     ),
     long(
         "10,000 seeds of each preset find nothing",

@@ -171,14 +171,13 @@ const CHECK: &[Step] = &[
     LINTS,
     TIDY,
     NUMBERS,
-    // The unit tests of bench draw whole figures, which takes longer than all others.
     step(
         "the unit tests pass",
         &[
             "test",
             "--workspace",
             "--exclude",
-            "ionian-bench",
+            test_programs::DEEP,
             "--features",
             TESTED,
             "--lib",
@@ -290,7 +289,7 @@ fn main() -> ExitCode {
                 "  seeds: simulate many seeds of each preset (A..B: these; without it 0..10000)"
             );
             eprintln!(
-                "  tests: run all tests, those that start processes beside those that compute"
+                "  tests: run the tests of `verify`, those that start processes beside those that compute"
             );
             eprintln!(
                 "  tidy: check the rules of STYLE.md (--write: lower the counts in xtask/tidy.toml)"
@@ -299,7 +298,7 @@ fn main() -> ExitCode {
                 "  costs: how many instructions a command costs each role (--record: keep them in docs/costs.toml)"
             );
             eprintln!(
-                "  weight: how heavy the first build is (--record: keep it in xtask/weight.toml)"
+                "  weight: how heavy the first build is (--record: keep it in xtask/weight.toml, --built: of what pages have built)"
             );
             eprintln!("  deny: check licences and sources of crates (deny.toml) with cargo-deny");
             eprintln!(
@@ -333,11 +332,19 @@ fn main() -> ExitCode {
         }
     };
     let mut times = Vec::with_capacity(steps.len());
-    let passed = steps.iter().all(|step| run_all(step, &mut times));
+    let is_deep = std::ptr::eq(steps, deep::DEEP);
+    // What takes hours does not end with its first failure.
+    let mut passed = true;
+    for step in steps {
+        passed &= run_all(step, &mut times);
+        if !passed && !is_deep {
+            break;
+        }
+    }
     for (what, took) in times {
         eprintln!("==> {:5.0} s  {what}", took.as_secs_f64());
     }
-    if std::ptr::eq(steps, VERIFY) {
+    if std::ptr::eq(steps, VERIFY) || is_deep {
         absent::tell();
     }
     match passed {
@@ -385,8 +392,18 @@ fn target() -> PathBuf {
     repository().join(target)
 }
 
+/// Cargo, without the variables about this package: build scripts that look at them would run again
+/// whenever a person runs cargo after this program, and all that is built on theirs with them.
 fn cargo() -> Command {
-    Command::new(env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+    let mut command = Command::new(env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        let of_package =
+            |it: &str| it.starts_with("CARGO_PKG_") || it.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(of_package) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 impl Step {

@@ -1,4 +1,4 @@
-//! `cargo xtask tests`: all tests of the workspace, in less time than `cargo test` takes.
+//! `cargo xtask tests`: the tests of `verify`, in less time than `cargo test` takes.
 //!
 //! `cargo test` runs one test program after the other. Those that start processes or nodes mostly
 //! wait for them, so they run beside all others here.

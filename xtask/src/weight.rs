@@ -18,6 +18,9 @@ const RECORDED: &str = "xtask/weight.toml";
 /// How many more percent are too many.
 const TOLERANCE: u64 = 5;
 
+/// How many percent less a program that is there already has only if it was built otherwise.
+const MUCH_LESS: u64 = 20;
+
 /// The package of the server.
 const SERVER: [&str; 2] = ["--package", "ionian-cli"];
 
@@ -33,11 +36,12 @@ struct Weight {
 
 /// Compares with what is recorded, or records.
 pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let word = arguments.next();
-    let (record, built) = match word.as_deref().and_then(|word| word.to_str()) {
-        None if word.is_none() => (false, false),
-        Some("--record") => (true, false),
-        Some("--built") => (false, true),
+    let words: Vec<_> = arguments.by_ref().collect();
+    let words: Vec<_> = words.iter().map(|word| word.to_str()).collect();
+    let (record, built) = match &words[..] {
+        [] => (false, false),
+        [Some("--record")] => (true, false),
+        [Some("--built")] => (false, true),
         _ => {
             eprintln!("usage: cargo xtask weight [--record | --built]");
             return ExitCode::from(2);
@@ -76,6 +80,14 @@ fn compare(record: bool, built: bool) -> Done {
             RECORDED, before.compiler
         );
         return Ok(());
+    }
+    if built && now.code_bytes * 100 < before.code_bytes * (100 - MUCH_LESS) {
+        return Err(format!(
+            "{} bytes of code are {MUCH_LESS} % less than {RECORDED} has: is the program optimized? \
+             `cargo xtask weight` builds it; if it is lighter, record it",
+            now.code_bytes
+        )
+        .into());
     }
     let faults = faults(&before, &now);
     match faults.is_empty() {
@@ -126,7 +138,8 @@ fn build() -> Done {
 
 /// Adds up the sections of the server with code.
 fn code_bytes() -> Done<u64> {
-    let program = fs::read(target().join("release/ionian"))?;
+    let path = target().join("release/ionian");
+    let program = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     code_in(&program).ok_or_else(|| "the server is not a 64-bit little-endian ELF file".into())
 }
 
