@@ -11,7 +11,7 @@ fn ionian() -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_ionian-tools")).with_file_name("ionian");
     assert!(
         path.is_file(),
-        "there is no {}: `cargo build --path crates/cli` installs it",
+        "there is no {}: `cargo build -p ionian-cli` builds it",
         path.display()
     );
     path
@@ -103,6 +103,6 @@ fn a_cluster_of_the_bench_needs_the_server_beside_the_tools() {
             alone.with_file_name("ionian").display()
         );
         assert!(error.contains(&expected), "{error}");
-        assert!(error.contains("-p ionian-cli` builds it"), "{error}");
+        assert!(error.contains("--path crates/cli` installs it"), "{error}");
     }
 }
