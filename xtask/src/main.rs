@@ -95,7 +95,7 @@ const NUMBERS: Step = step(
     &["xtask", "numbers"],
 );
 
-/// What must hold at every commit, in ten minutes of two processors. What takes longer is `deep`.
+/// What must hold at every commit. What takes too long for that is `deep`.
 /// The tests come last, so that theirs is the closing line.
 const VERIFY: &[Step] = &[
     FORMATTED,

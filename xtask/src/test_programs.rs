@@ -20,7 +20,7 @@ const BESIDE: [&str; 5] = ["ionian", "live", "nodes", "runtime", "tools"];
 pub(crate) const DEEP: &str = "ionian-canaries";
 
 /// How many tests of a program that runs beside the others run at a time: they mostly wait.
-const BESIDE_THREADS: &str = "4";
+const BESIDE_THREADS: &str = "3";
 
 /// The test program that calls roles directly.
 const ROLES: &str = "roles";
