@@ -11,6 +11,7 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_runtime::NodeSettings;
 use ionian_tls::rustls::version::{TLS12, TLS13};
 use ionian_tls::{Authority, Hosts, Kind};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::SystemTime;
@@ -307,6 +308,15 @@ fn each_side_that_does_not_speak_the_others_language_gets_a_clear_end() {
     assert!(status_by(&secured, &operator).is_ok());
 }
 
+/// No two lines with these words are the same: a reason is logged once.
+fn assert_once_each(node: &common::Running, words: &[&str]) {
+    let log = node.log.lock().unwrap();
+    let is_meant = |line: &&String| words.iter().all(|word| line.contains(word));
+    let lines: Vec<_> = log.iter().filter(is_meant).collect();
+    let different: BTreeSet<_> = lines.iter().collect();
+    assert_eq!(different.len(), lines.len(), "{lines:?}");
+}
+
 #[test]
 fn peer_with_the_certificate_of_another_is_refused_on_both_sides() {
     let (pki, mut pair) = (Pki::new(), Pair::new());
@@ -323,6 +333,7 @@ fn peer_with_the_certificate_of_another_is_refused_on_both_sides() {
             zero.logged(&["refused a connection", &reason]) > 0
         });
         assert!(!is_connected(&zero, &operator));
+        assert_once_each(&one, &["refuses this node", &reason]);
         one.stop().unwrap();
     }
     let one = pair.start(1, pki.required(Kind::Node, "n1"));

@@ -202,7 +202,7 @@ fn interrupt(flags: &[&str], signal: Signal, begun: impl Fn(&Path) -> bool) {
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
 }
 
-/// A process that gets a signal once, at the latest when a test has failed.
+/// A process that a test ends with a signal. It gets the signal, too, if the test fails.
 struct Interrupted(Pid, Signal);
 
 impl Interrupted {
