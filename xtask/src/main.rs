@@ -392,10 +392,16 @@ fn target() -> PathBuf {
     repository().join(target)
 }
 
-/// Cargo, without the variables about this package: build scripts that look at them would run again
-/// whenever a person runs cargo after this program, and all that is built on theirs with them.
 fn cargo() -> Command {
     let mut command = Command::new(env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    without_package(&mut command);
+    command
+}
+
+/// Removes the variables that cargo sets about this package. Some build scripts run again when
+/// these differ, and all that depends on their crates is compiled again: whenever this program and
+/// a person run cargo in turn.
+fn without_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let of_package =
             |it: &str| it.starts_with("CARGO_PKG_") || it.starts_with("CARGO_MANIFEST_");
@@ -403,7 +409,6 @@ fn cargo() -> Command {
             command.env_remove(name);
         }
     }
-    command
 }
 
 impl Step {

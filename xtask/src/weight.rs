@@ -35,13 +35,12 @@ struct Weight {
 }
 
 /// Compares with what is recorded, or records.
-pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let words: Vec<_> = arguments.by_ref().collect();
-    let words: Vec<_> = words.iter().map(|word| word.to_str()).collect();
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let words: Vec<OsString> = arguments.collect();
     let (record, built) = match &words[..] {
         [] => (false, false),
-        [Some("--record")] => (true, false),
-        [Some("--built")] => (false, true),
+        [word] if word == "--record" => (true, false),
+        [word] if word == "--built" => (false, true),
         _ => {
             eprintln!("usage: cargo xtask weight [--record | --built]");
             return ExitCode::from(2);

@@ -128,8 +128,8 @@ impl Clone {
             // Set by the cargo that runs this program, and of no meaning to the one that a reader
             // runs.
             .env_remove("CARGO")
-            .env_remove("CARGO_MANIFEST_DIR")
             .stdin(Stdio::null());
+        crate::without_package(&mut command);
         Ok(command)
     }
 }

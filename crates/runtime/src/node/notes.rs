@@ -62,7 +62,7 @@ impl Question {
             lost,
             ..Notes::default()
         };
-        if self.commands.is_empty() {
+        if !self.names_commands() {
             return notes;
         }
         let events: Vec<&Event> = events.collect();
