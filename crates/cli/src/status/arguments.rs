@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also show every role with its figures that are not 0, above the rest
+    /// Also show every role with its figures that are not 0
     #[arg(long, conflicts_with = "json")]
     pub(crate) roles: bool,
     /// Also send a command without effect through the log, and show its latency

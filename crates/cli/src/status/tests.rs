@@ -14,6 +14,7 @@ use ionian_runtime::status::{
 use ionian_runtime::{DrainStatus, NodeStatus, Published};
 
 mod holding;
+mod width;
 
 /// An artificial healthy cluster: node 0 leads, or with Mencius each node its own part.
 struct Made {

@@ -3,30 +3,32 @@
 use super::cluster::{Answer, ClusterStatus, instances, lags};
 use super::health::{Health, Verdict, no_further};
 use crate::protocols;
-use ionian_deployment::{Configuration, Deployment};
+use ionian_deployment::{Configuration, Deployment, Durability};
 use ionian_runtime::NodeStatus;
 use ionian_runtime::status::{LeadsStatus, PeerState, RoleStatus};
-use std::fmt::Write;
 
-/// The verdict, the nodes, and what is wrong, next to the prompt; with `roles` also what each role
-/// does.
+/// The most columns of a line.
+const COLUMNS: usize = 100;
+
+/// A list in the last column of a table has at least this many columns, or a line of its own.
+const LIST_COLUMNS: usize = 40;
+
+/// What continues a line is indented by this.
+const INDENT: usize = 2;
+
+/// The verdict, the nodes, and what is wrong; with `roles` also what each role does. No line is
+/// longer than [`COLUMNS`].
 pub(crate) fn show(
     known: &Configuration,
     cluster: &ClusterStatus,
     health: &Health,
     with_roles: bool,
 ) -> String {
-    let mut text = String::new();
-    if with_roles {
-        text += &loops(cluster);
-        text += &roles(cluster);
-        text.push('\n');
-    }
-    text += &head(&known.deployment, cluster);
-    text += &verdict(health, with_roles);
+    let mut text = folded(&head(&known.deployment, cluster));
+    text += &folded(&verdict(health, with_roles));
     // If no node leads, the nodes that claim to lead are of no interest.
     if matches!(health.health, Verdict::Healthy | Verdict::Degraded) {
-        text += &leaders(cluster, health.parts);
+        text += &folded(&leaders(cluster, health.parts));
     }
     text.push('\n');
     text += &nodes(cluster);
@@ -34,10 +36,15 @@ pub(crate) fn show(
         text.push('\n');
     }
     for trouble in &health.troubles {
-        let _ = writeln!(text, "! {}", trouble.text);
+        text += &folded(&format!("! {}", trouble.text));
     }
     for what in &health.not_served {
-        let _ = writeln!(text, "! not served: {}", what.text);
+        text += &folded(&format!("! not served: {}", what.text));
+    }
+    if with_roles {
+        text.push('\n');
+        text += &loops(cluster);
+        text += &roles(cluster);
     }
     text
 }
@@ -83,7 +90,6 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
         cluster: name,
         protocol,
         f,
-        durability,
         level,
         nodes_up,
         nodes,
@@ -103,8 +109,12 @@ fn head(deployment: &Deployment, cluster: &ClusterStatus) -> String {
         (epoch, false) => format!(", epoch {epoch}"),
         (epoch, true) => format!(", epoch {epoch}: its membership is changing"),
     };
+    let kept = match deployment.durability {
+        Durability::Disk => "on disk",
+        Durability::Memory => "in memory",
+    };
     format!(
-        "cluster {name}: {protocol}, f = {f}{quorums}, durability {durability}, level {level}{epoch}; {nodes_up} of {} nodes answer\n",
+        "cluster {name}: {protocol}, f = {f}{quorums}, {kept}, level {level}{epoch}; {nodes_up} of {} nodes answer\n",
         nodes.len()
     )
 }
@@ -289,27 +299,76 @@ fn roles(cluster: &ClusterStatus) -> String {
     aligned(&table)
 }
 
-/// Aligns columns, two spaces apart; the last column is not padded.
+/// Aligns columns, two spaces apart. Columns that exceed [`COLUMNS`] continue below, and so do the
+/// words of the last one.
 fn aligned<const N: usize>(table: &[[String; N]]) -> String {
-    let width = |column: usize| {
-        table
-            .iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
+    let most = |column: usize, size: fn(&str) -> usize| {
+        let sizes = table.iter().map(|row| size(&row[column]));
+        sizes.max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..N).map(width).collect();
+    let widths: [usize; N] = std::array::from_fn(|column| most(column, |it| it.chars().count()));
+    let longest_word = |it: &str| it.split(' ').map(str::len).max().unwrap_or(0);
+    let list = most(N - 1, longest_word).max(LIST_COLUMNS);
+    let mut at = 0;
+    let starts: [usize; N] = std::array::from_fn(|column| {
+        let last = column == N - 1;
+        let width = widths[column].min(if last { list } else { COLUMNS });
+        if at + width > COLUMNS {
+            at = INDENT;
+        }
+        let start = at;
+        at += widths[column] + 2;
+        start
+    });
     let mut text = String::new();
     for row in table {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}", width = *width))
-            .collect();
-        text += cells.join("  ").trim_end();
+        let mut line = String::new();
+        for (cell, start) in row.iter().zip(starts) {
+            for (part, words) in broken(cell, COLUMNS - start).into_iter().enumerate() {
+                if part > 0 || line.chars().count() > start {
+                    text += line.trim_end();
+                    text.push('\n');
+                    line.clear();
+                }
+                line = format!("{line:<start$}{words}");
+            }
+        }
+        text += line.trim_end();
         text.push('\n');
     }
     text
+}
+
+/// The line, continued below where it exceeds [`COLUMNS`].
+fn folded(line: &str) -> String {
+    let lines = broken(line.trim_end(), COLUMNS - INDENT);
+    let folded = lines.join(&format!("\n{:INDENT$}", ""));
+    match folded.is_empty() {
+        true => folded,
+        false => folded + "\n",
+    }
+}
+
+/// Breaks a text at its spaces; what is longer than a line is cut.
+fn broken(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        if used > 0 && used + 1 + word.chars().count() > columns {
+            lines.push(String::new());
+            used = 0;
+        }
+        let space = (used > 0).then_some(' ');
+        for it in space.into_iter().chain(word.chars()) {
+            if used == columns {
+                lines.push(String::new());
+                used = 0;
+            }
+            lines.last_mut().expect("there is a line").push(it);
+            used += 1;
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -322,6 +381,31 @@ mod tests {
     fn columns_line_up() {
         let table = [["a", "bb", "c"], ["aaa", "b", ""]].map(|row| row.map(String::from));
         assert_eq!(aligned(&table), "a    bb  c\naaa  b\n");
+    }
+
+    #[test]
+    fn columns_that_exceed_the_width_continue_below() {
+        let wide = |it: &str| it.repeat(60);
+        let words = vec!["w"; 60].join(" ");
+        let table = [["a".to_owned(), wide("b"), wide("c"), words]];
+        let (b, c) = (wide("b"), wide("c"));
+        assert_eq!(
+            aligned(&table),
+            format!(
+                "a  {b}\n  {c}\n  {}\n  {}\n",
+                "w ".repeat(48) + "w",
+                "w ".repeat(10) + "w"
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_longer_than_a_line_is_cut() {
+        assert_eq!(broken("abcdef gh i", 4), ["abcd", "ef", "gh i"]);
+        assert_eq!(broken("", 4), [""]);
+        assert_eq!(folded(""), "");
+        let line = "w".repeat(99);
+        assert_eq!(folded(&line), format!("{}\n  w\n", "w".repeat(98)));
     }
 
     #[test]

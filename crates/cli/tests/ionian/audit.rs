@@ -1,6 +1,8 @@
 //! The audit log of real processes.
 
-use crate::cluster::{Directory, eventually, fails, free_port, run, run_node, text, works};
+use crate::cluster::{
+    Directory, eventually, fails, free_port, run, run_node, text, unfolded, works,
+};
 use crate::resp::{Client, Reply};
 use crate::secured::Secured;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -162,7 +164,7 @@ fn what_must_be_audited_is_refused_while_the_log_cannot_be_written() {
     // The replicas may have just been started: status counts them as failed at first.
     let said = eventually("it serves", || {
         let status = run(&["status", "--config", &config, "--tls", &tls]);
-        (status.status.code() == Some(3)).then(|| text(&status.stdout))
+        (status.status.code() == Some(3)).then(|| unfolded(&status.stdout))
     });
     assert!(
         said.contains(&format!("node n0 refuses changes: {reason}")),

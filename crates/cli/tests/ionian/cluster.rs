@@ -32,6 +32,11 @@ pub(crate) fn works(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
+/// The output of `ionian status`, with what continues a line at its end.
+pub(crate) fn unfolded(bytes: &[u8]) -> String {
+    text(bytes).replace("\n  ", " ")
+}
+
 /// Runs a command that must fail with this exit code and an error that contains `says`.
 pub(crate) fn fails(arguments: &[&str], code: i32, says: &str) {
     let output = run(arguments);
