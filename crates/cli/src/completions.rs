@@ -1,54 +1,41 @@
-//! `ionian completions`: what a shell needs in order to complete commands of `ionian`.
+//! `ionian completions`: what shells complete, with the names of the nodes of a cluster.
 
+use crate::Arguments;
+use crate::cluster_args::DATA;
+use crate::source;
 use anyhow::Result;
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use clap::{Arg, Args, Command, CommandFactory, Error};
-use clap_complete::Shell;
-use ionian_deployment::presets;
-use ionian_program::output;
-use std::ffi::OsStr;
+use clap::CommandFactory;
+use ionian_deployment::{Configuration, Deployment};
+use ionian_program::completions::{self, Given};
+use ionian_program::tools;
+use std::path::Path;
 use std::process::ExitCode;
 
-/// The names of presets, for completions. What is wrong with another name is said where it is
-/// looked up.
-#[derive(Clone, Copy)]
-pub(crate) struct PresetNames;
-
-impl TypedValueParser for PresetNames {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        argument: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<String, Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
+pub(crate) fn run(arguments: &completions::Arguments) -> Result<ExitCode> {
+    // A word that still changes may become another command.
+    let before = arguments.words().split_last().map_or(&[][..], |it| it.1);
+    if tools::are_asked_for(before.iter().map(Into::into)) {
+        match tools::start()? {}
     }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(
-            presets().map(|(_, preset)| PossibleValue::new(preset.name)),
-        ))
-    }
+    Ok(arguments.print(Arguments::command(), nodes))
 }
 
-/// Print the completions of a shell for `ionian`
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  ionian completions bash > /etc/bash_completion.d/ionian
-  ionian completions zsh > /usr/local/share/zsh/site-functions/_ionian
-  ionian completions fish > ~/.config/fish/completions/ionian.fish")]
-pub(crate) struct Arguments {
-    /// The shell that reads them
-    shell: Shell,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let mut text = Vec::new();
-    let mut command = crate::Arguments::command();
-    // Into memory, because the generator panics if standard output is closed.
-    clap_complete::generate(arguments.shell, &mut command, "ionian", &mut text);
-    output::print(format_args!("{}", String::from_utf8(text)?));
-    Ok(ExitCode::SUCCESS)
+/// The nodes of the cluster, as the files say that the command line names. No node is asked,
+/// because a completion must not wait.
+fn nodes(given: &Given) -> Vec<String> {
+    let file = given.get("config").or(given.get("file")).map(Path::new);
+    let known = match (file, given.contains_key("at")) {
+        (None, true) => None,
+        (None, false) => {
+            let data = given.get("data").map_or(DATA, |it| it);
+            source::known_in(data.as_ref()).ok().flatten()
+        }
+        // A pipe may have no writer.
+        (Some(file), _) => {
+            let read = file.is_file().then(|| Deployment::load(file).ok());
+            read.flatten().map(Configuration::founded)
+        }
+    };
+    let nodes = known.iter().flat_map(Configuration::nodes);
+    nodes.map(|(_, node)| node.name.clone()).collect()
 }

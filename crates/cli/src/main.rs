@@ -109,7 +109,7 @@ enum Command {
     Bench,
     Snapshot(snapshot::Arguments),
     Log(log::Arguments),
-    Completions(completions::Arguments),
+    Completions(ionian_program::completions::Arguments),
     Man(manual::Arguments),
     Metrics(metrics::Arguments),
     Certs(certs::Arguments),

@@ -31,5 +31,6 @@ pub use deployment::{
 };
 pub use error::{DeploymentError, Place, Problem};
 pub use network::{Distance, Link, Network};
-pub use options::{Settings, at_start, settings};
+pub use options::{Settings, all as all_settings, at_start, settings};
 pub use preset::{DEFAULT_PRESET, PresetOptions, presets};
+pub use set::keys;

@@ -133,7 +133,7 @@ pub fn settings(protocol: &str) -> impl Iterator<Item = &'static Setting> {
 }
 
 /// The common settings and those of every protocol, each once: protocols may have the same.
-fn all() -> impl Iterator<Item = &'static Setting> {
+pub fn all() -> impl Iterator<Item = &'static Setting> {
     let own = registry::ALL.iter().enumerate();
     let own = own.flat_map(|(place, protocol)| {
         let earlier = &registry::ALL[..place];

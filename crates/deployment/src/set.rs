@@ -3,7 +3,7 @@
 use crate::deployment::{Deployment, Durability, MAX_F, MAX_NODES, Node, Placed};
 use crate::error::{DeploymentError, Problem};
 use crate::given::Given;
-use crate::options::{allowed_text, named};
+use crate::options::{all, allowed_text, named};
 use crate::quorums;
 use crate::words::{digits, is_name, one_of, shortened};
 use ionian_kernel::id::{Index, MAX_INSTANCES};
@@ -35,6 +35,21 @@ pub(crate) const NODE_KEYS: &[&str] = &[
 ];
 const ROLES: &str = "a list of roles, such as [\"leader\", \"acceptor*2\", \"replica:5\"], with 1 to 64 of each, \
     numbered 0 to 63";
+
+/// The keys that [`Deployment::with_overrides`] replaces, with those of these nodes and of the
+/// options of any protocol.
+pub fn keys(nodes: &[String]) -> Vec<String> {
+    let tables = ["options", "network", "node"];
+    let own = KEYS.iter().filter(|key| !tables.contains(key));
+    let of_nodes = nodes.iter().flat_map(|node| {
+        let keys = NODE_KEYS.iter().filter(|key| !["name", "id"].contains(key));
+        keys.map(move |key| format!("node.{node}.{key}"))
+    });
+    let network = ["network.delay_ms", "network.mbps"].map(String::from);
+    let options = all().map(|it| format!("options.{}", it.key));
+    let own = own.map(|key| (*key).to_owned());
+    own.chain(options).chain(network).chain(of_nodes).collect()
+}
 
 fn placed(given: Given<'_>, key: &str) -> Result<Placed, DeploymentError> {
     let parsed = given.text().and_then(|text| text.parse().ok());

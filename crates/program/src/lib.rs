@@ -5,6 +5,7 @@
 //! | file | job |
 //! |---|---|
 //! | `beside` | finds a program of ours in the directory of the one that runs |
+//! | `completions` | what shells complete |
 //! | `tools` | the subcommands of `ionian` that `ionian-tools` carries out |
 //! | `output` | standard output that may be closed; an error in one line |
 //! | `outcome` | the exit code of a command, and which errors are bad usage |
@@ -16,6 +17,7 @@
 #![deny(clippy::print_stderr)]
 
 pub mod beside;
+pub mod completions;
 pub mod family;
 pub mod output;
 pub mod tools;

@@ -1,6 +1,7 @@
 //! Command-line arguments and help texts of the tools.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ionian_program::completions;
 pub(crate) use ionian_program::{BadUsage, Level};
 use std::path::PathBuf;
 
@@ -22,6 +23,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     Sim(Box<Sim>),
     Bench(Box<crate::bench::Bench>),
+    #[command(hide = true)]
+    Completions(completions::Arguments),
 }
 
 /// Test a protocol in the deterministic simulator, under faults

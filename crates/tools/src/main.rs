@@ -15,7 +15,7 @@ mod sim;
 
 use anyhow::Result;
 use arguments::{Arguments, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use ionian_program::{exit_code, family, output, version};
 use std::process::ExitCode;
 
@@ -28,5 +28,8 @@ fn run() -> Result<ExitCode> {
     match &Arguments::parse().command {
         Command::Sim(arguments) => sim::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Completions(arguments) => {
+            Ok(arguments.print(Arguments::command(), |_| Vec::new()))
+        }
     }
 }

@@ -26,6 +26,10 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("crates/canaries/patches/", &[".patch", "/inherits"]),
     ("crates/dashboard/src/page/", &[".html", ".css", ".js"]),
     ("crates/planner/src/", &["/demands.json"]),
+    (
+        "crates/program/src/completions/",
+        &["/ionian.bash", "/ionian.zsh", "/ionian.fish"],
+    ),
     ("crates/planner/tests/plans/pages/", &[".txt"]),
     ("crates/sim/tests/plays/", &[".play"]),
     ("crates/gateway/tests/", &[".txt"]),

@@ -1,6 +1,5 @@
 //! Arguments of `ionian config`.
 
-use crate::completions::PresetNames;
 use clap::{Args, Subcommand};
 use ionian_deployment::MAX_NODES;
 use std::net::SocketAddr;
@@ -28,9 +27,7 @@ pub(crate) enum ConfigCommand {
         #[arg(
             long,
             value_name = "NAME",
-            default_value = ionian_deployment::DEFAULT_PRESET,
-            value_parser = PresetNames,
-            hide_possible_values = true
+            default_value = ionian_deployment::DEFAULT_PRESET
         )]
         preset: String,
         /// How many nodes, of which a minority may fail, for presets whose nodes are all alike

@@ -59,6 +59,7 @@ pub(crate) enum MemberCommand {
     /// Remove a node and its roles
     Remove {
         /// The name of the node
+        #[arg(value_name = "NODE")]
         name: String,
         #[command(flatten)]
         quorum_args: QuorumArgs,

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 #[command(group = clap::ArgGroup::new("beginning").required(true).args(["config", "join"]))]
 pub(crate) struct Arguments {
     /// The node's name in the deployment file
+    #[arg(value_name = "NODE")]
     pub(crate) name: String,
     /// The deployment file with which the cluster was founded
     #[arg(long, value_name = "FILE")]
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
     /// of which some may have failed
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     pub(crate) join: Vec<String>,
-    /// The data directory; the node uses DIR/nodes/NAME
+    /// The data directory; the node uses DIR/nodes/NODE
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// Listen here for other nodes instead of at the node's address in the deployment (address

@@ -96,7 +96,7 @@ pub(crate) struct Restore {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// Create this node's directory only, on its machine
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
     /// Allow the new cluster to have the name of the old one: only if no node of the old cluster
     /// will ever start again

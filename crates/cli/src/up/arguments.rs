@@ -1,7 +1,6 @@
 //! Arguments of `ionian up`.
 
 use crate::cluster_args::DATA;
-use crate::completions::PresetNames;
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "node_port"])]
     pub(crate) config: Option<PathBuf>,
     /// A deployment that comes with Ionian; `ionian config presets` lists them [default: colocated]
-    #[arg(long, value_name = "NAME", value_parser = PresetNames, hide_possible_values = true)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
     /// Directory for the deployment, the logs and the nodes' data
     #[arg(long, value_name = "DIR", default_value = DATA)]

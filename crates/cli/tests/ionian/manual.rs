@@ -125,23 +125,92 @@ fn the_page_of_the_deployment_file_has_every_option() {
     check(&["mandoc", "-T", "lint", "-W", "error"], &page);
 }
 
+/// What a shell offers for the last word, without the meanings.
+fn offers(shell: &str, words: &[&str]) -> Vec<String> {
+    let line = [&["completions", shell, "--", "ionian"], words].concat();
+    let offered = works(&line);
+    let words = offered
+        .lines()
+        .filter_map(|it| it.split(['\t', ':']).next());
+    words.map(str::to_owned).collect()
+}
+
 #[test]
 fn completions_of_each_shell_parse_and_know_every_command() {
     let directory = Directory::new();
+    let commands = all_commands();
     for shell in ["bash", "zsh", "fish"] {
-        let completions = works(&["completions", shell]);
-        assert!(completions.contains("mencius-wan"), "{shell}: a preset");
         let file = directory.path(shell);
-        fs::write(&file, &completions).unwrap();
+        fs::write(&file, works(&["completions", shell])).unwrap();
         check(&[shell, "-n"], &file);
-        for (words, help) in all_commands() {
-            for word in &words {
-                assert!(completions.contains(word.as_str()), "{shell}: {word}");
+        for (words, help) in &commands {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            if let Some((last, before)) = words.split_last() {
+                let offered = offers(shell, &[before, &[""]].concat());
+                assert!(offered.iter().any(|it| it == last), "{shell}: {words:?}");
             }
-            for flag in flags(&help) {
-                let bare = flag.trim_start_matches('-');
-                assert!(completions.contains(bare), "{shell}: {words:?} {flag}");
+            let offered = offers(shell, &[&words[..], &["--"]].concat());
+            for flag in flags(help) {
+                let is_offered = offered.iter().any(|it| it == flag);
+                assert!(is_offered, "{shell}: {words:?} {flag}");
             }
         }
     }
+}
+
+#[test]
+fn completions_know_presets_settings_and_the_nodes_of_a_cluster() {
+    let directory = Directory::new();
+    let file = directory.path("cluster.toml").display().to_string();
+    works(&["config", "init", "--nodes", "5", &file]);
+    let nodes = ["n0", "n1", "n2", "n3", "n4"];
+    for words in [
+        &["drain"][..],
+        &["member", "remove"],
+        &["member", "replace"],
+        &["node"],
+    ] {
+        let line = [words, &["--config", &file, "n"]].concat();
+        assert_eq!(offers("bash", &line), nodes, "{words:?}");
+    }
+    // Of a directory, as `ionian up` writes it; without one there are none.
+    let data = directory.path("data");
+    assert_eq!(
+        offers("bash", &["drain", "--data", data.to_str().unwrap(), ""]),
+        [""; 0]
+    );
+    fs::create_dir(&data).unwrap();
+    fs::copy(&file, data.join("deployment.toml")).unwrap();
+    assert_eq!(
+        offers("bash", &["drain", "--data", data.to_str().unwrap(), ""]),
+        nodes
+    );
+    // A pipe without a writer keeps no shell waiting.
+    let pipe = directory.path("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(
+        offers("bash", &["drain", "--config", pipe.to_str().unwrap(), ""]),
+        [""; 0]
+    );
+    assert_eq!(
+        offers("bash", &["up", "--preset", "craq"]),
+        ["craq", "craq-6"]
+    );
+    assert_eq!(
+        offers("bash", &["up", "--set", "options.window_s"]),
+        ["options.window_slots="]
+    );
+    assert_eq!(
+        offers("bash", &["up", &file, "--set", "node.n4.ro"]),
+        ["node.n4.roles="]
+    );
+    assert_eq!(
+        offers("bash", &["options", "set", "window_s"]),
+        ["window_slots="]
+    );
+    assert_eq!(
+        offers("bash", &["options", "set", "loops"]),
+        [""; 0],
+        "it cannot change"
+    );
 }

@@ -8,10 +8,10 @@ use std::fs;
 /// be; a command that gets such an argument needs a case below.
 const NAMED: &[&str] = &[
     "drain <NODE>",
-    "member remove <NAME>",
+    "member remove <NODE>",
     "member replace <OLD>",
-    "node <NAME>",
-    "snapshot restore --node <NAME>",
+    "node <NODE>",
+    "snapshot restore --node <NODE>",
 ];
 const OTHERS: &[&str] = &[
     "certs client <NAME>",

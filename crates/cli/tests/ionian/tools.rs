@@ -33,6 +33,8 @@ fn ionian_execs_the_tools_with_all_arguments() {
         &["bench", "--help"],
         &["help", "sim"],
         &["help", "bench", "role"],
+        &["completions", "bash", "--", "ionian", "sim", "--pre"],
+        &["completions", "fish", "--", "ionian", "help", "bench", ""],
     ] {
         let mut command = Command::new(&ionian);
         let started = command.args(arguments).stdout(Stdio::piped());
