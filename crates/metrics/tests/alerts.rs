@@ -1,6 +1,8 @@
-//! The alert rules in `monitoring`: what they name exists, and they fire when they should.
+//! The alert rules and the dashboard of Grafana in `monitoring`: what they name exists, and rules
+//! fire when they should.
 
 use ionian_metrics::{Kind, lines};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -28,12 +30,17 @@ fn metrics_named(rules: &str) -> Vec<String> {
 
 #[test]
 fn every_metric_in_a_rule_is_in_the_registry() {
+    let named = metrics_named(&rules());
+    assert!(named.len() > 20, "{named:?}");
+    check_names(named);
+}
+
+/// Each is a metric of nodes, or that of backups, which must be one of them.
+fn check_names(named: Vec<String>) {
     let known: BTreeMap<String, Kind> = lines()
         .into_iter()
         .map(|line| (line.name, line.kind))
         .collect();
-    let named = metrics_named(&rules());
-    assert!(named.len() > 20, "{named:?}");
     assert!(named.iter().any(|name| name == OF_BACKUPS), "{named:?}");
     for name in named.into_iter().filter(|name| name != OF_BACKUPS) {
         let base = ["_bucket", "_sum", "_count"]
@@ -44,6 +51,28 @@ fn every_metric_in_a_rule_is_in_the_registry() {
             .get(&name)
             .is_some_and(|kind| *kind != Kind::Histogram);
         assert!(is_part || is_whole, "no such metric: {name}");
+    }
+}
+
+#[test]
+fn every_panel_of_the_dashboard_asks_for_metrics_of_the_chosen_cluster() {
+    let text = std::fs::read_to_string(format!("{FOLDER}/ionian.dashboard.json")).unwrap();
+    check_names(metrics_named(&text));
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let variables: Vec<&str> = variables.map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(variables, ["datasource", "job", "cluster"]);
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.len() > 12, "{}", panels.len());
+    for panel in panels {
+        let queries = panel["targets"].as_array().unwrap();
+        assert!(!queries.is_empty(), "{panel}");
+        for query in queries {
+            let expression = query["expr"].as_str().unwrap();
+            let is_chosen = |it: &str| it.contains("$cluster") || it.contains("$job");
+            assert!(is_chosen(expression), "{panel}");
+            assert_eq!(query["datasource"]["uid"], "${datasource}", "{panel}");
+        }
     }
 }
 

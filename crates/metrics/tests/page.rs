@@ -32,8 +32,9 @@ for 15 s. It refuses requests whose `Host` is neither an IP address nor `localho
 the page's name.
 
 Every sample has the labels `cluster` and `node`. Counters begin with 0 when the process starts.
-Alert rules are in [monitoring](../monitoring/ionian.rules.yaml); [alerts.md](alerts.md) says what
-to do when one fires.
+Alert rules are in [monitoring](../monitoring/ionian.rules.yaml), beside a
+[dashboard for Grafana](alerts.md#a-dashboard-for-grafana); [alerts.md](alerts.md) says what to do
+when one fires.
 ";
 
 fn page() -> String {

@@ -34,7 +34,7 @@ const KINDS_WITHIN: &[(&str, &[&str])] = &[
     ("crates/sim/tests/plays/", &[".play"]),
     ("crates/gateway/tests/", &[".txt"]),
     ("crates/machines/tests/", &[".txt"]),
-    ("monitoring/", &[".yaml"]),
+    ("monitoring/", &[".yaml", "/ionian.dashboard.json"]),
     ("monitoring/browser/", &[".mjs", ".json"]),
     ("crates/protocols/tests/proptest-regressions/", &[".txt"]),
     ("crates/protocols/tests/wire/golden/", &[".txt"]),
