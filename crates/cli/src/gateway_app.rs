@@ -81,6 +81,8 @@ impl Application for GatewayApplication {
         let service = Family::ALL.iter().zip(&measured.service);
         Some(ClientsStatus {
             connections: measured.connections,
+            data_limit_bytes: measured.memory.0,
+            data_bytes: measured.memory.1,
             commands: commands.collect(),
             service: service
                 .map(|((_, family), times)| (family.to_string(), counts(times)))

@@ -183,6 +183,7 @@ mod tests {
             id: id.to_string(),
             text: format!("{id} of n1"),
             stops: false,
+            ..Trouble::default()
         };
         Look {
             leader: leader.map(str::to_owned),

@@ -39,6 +39,8 @@ pub struct Trouble {
     pub id: String,
     /// What is wrong, in words.
     pub text: String,
+    /// The alert that fires for the same reason: `docs/alerts.md` says what to do.
+    pub alert: Option<&'static str>,
     /// Whether clients are not served because of it.
     pub stops: bool,
 }

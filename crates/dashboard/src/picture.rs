@@ -73,6 +73,16 @@ struct Member<'a> {
     sync_p99_us: Option<f64>,
     backlog_bytes: u64,
     connections: Option<u64>,
+    memory_bytes: Option<u64>,
+    /// Of keys and values; 0 without a limit.
+    data_bytes: Option<u64>,
+    /// The limit of these; 0 without.
+    data_limit_bytes: Option<u64>,
+    disk_free_bytes: Option<u64>,
+    /// What the log and the next snapshot need.
+    disk_needed_bytes: Option<u64>,
+    /// When the last snapshot was stored, in seconds since 1970.
+    snapshot_at: Option<u64>,
     /// The end of its certificate, in seconds since 1970.
     certificate_ends: Option<i64>,
 }
@@ -81,6 +91,7 @@ struct Member<'a> {
 struct Trouble<'a> {
     id: &'a str,
     text: &'a str,
+    alert: Option<&'a str>,
     stops: bool,
     since_ms: Option<u64>,
 }
@@ -141,6 +152,7 @@ fn troubles<'a>(look: &'a Look, events: &Events) -> Vec<Trouble<'a>> {
     let troubles = look.troubles.iter().map(|it| Trouble {
         id: &it.id,
         text: &it.text,
+        alert: it.alert,
         stops: it.stops,
         since_ms: events.since(&it.id),
     });
@@ -192,7 +204,9 @@ fn member<'a>(node: &'a Node, rates: Option<&Rates>) -> Member<'a> {
     let status = node.status.as_ref();
     let rates = rates.filter(|_| status.is_some());
     let loops = rates.map(|rates| rates.loops.iter().map(|(_, busy)| *busy));
-    let clients = status.and_then(|status| status.work.as_ref()?.clients.as_ref());
+    let work = status.and_then(|status| status.work.as_ref());
+    let clients = work.and_then(|work| work.clients.as_ref());
+    let room = status.and_then(|status| status.log.room);
     let peers = status.iter().flat_map(|status| &status.peers);
     Member {
         name: &node.name,
@@ -215,6 +229,12 @@ fn member<'a>(node: &'a Node, rates: Option<&Rates>) -> Member<'a> {
         sync_p99_us: rates.and_then(|rates| rates.syncs.quantile(0.99)),
         backlog_bytes: peers.map(|peer| peer.backlog_bytes).sum(),
         connections: clients.map(|clients| clients.connections),
+        memory_bytes: work.and_then(|work| work.resident_bytes),
+        data_bytes: clients.map(|clients| clients.data_bytes),
+        data_limit_bytes: clients.map(|clients| clients.data_limit_bytes),
+        disk_free_bytes: room.map(|room| room.free_bytes),
+        disk_needed_bytes: room.map(|room| room.needed_bytes),
+        snapshot_at: work.and_then(|work| work.snapshot_stored_at),
         certificate_ends: status
             .and_then(|status| Some(status.tls.as_ref()?.certificate.not_after)),
     }
@@ -225,11 +245,25 @@ mod tests {
     use super::*;
     use crate::look::Placed;
     use ionian_planner::live::testing::{report, role};
-    use ionian_runtime::status::{LeadsStatus, WorkStatus};
+    use ionian_runtime::status::{ClientsStatus, LeadsStatus, RoomStatus, WorkStatus};
 
     #[test]
     fn a_node_without_an_answer_is_drawn_with_its_roles_by_the_deployment() {
-        let mut status = report("n0", 5000, WorkStatus::default());
+        let work = WorkStatus {
+            resident_bytes: Some(40),
+            snapshot_stored_at: Some(9),
+            clients: Some(ClientsStatus {
+                data_bytes: 20,
+                data_limit_bytes: 30,
+                ..ClientsStatus::default()
+            }),
+            ..WorkStatus::default()
+        };
+        let mut status = report("n0", 5000, work);
+        status.log.room = Some(RoomStatus {
+            free_bytes: 7,
+            needed_bytes: 8,
+        });
         status.roles = vec![role("a", 1), role("b", 0)];
         status.roles[1].leads = Some(LeadsStatus {
             own: true,
@@ -291,6 +325,17 @@ mod tests {
             (&nodes[1]["state"], &nodes[1]["busy"]),
             (&"no answer".into(), &Value::Null)
         );
+        let kept = [
+            "memory_bytes",
+            "data_bytes",
+            "data_limit_bytes",
+            "disk_free_bytes",
+            "disk_needed_bytes",
+            "snapshot_at",
+        ];
+        let of = |node: usize| kept.map(|key| nodes[node][key].as_u64());
+        assert_eq!(of(0), [40, 20, 30, 7, 8, 9].map(Some));
+        assert_eq!(of(1), [None; 6]);
         assert_eq!(picture["now"]["read_p50_us"], Value::Null);
         assert_eq!(picture["bottleneck"]["node"], "n0");
     }

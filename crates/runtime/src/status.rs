@@ -104,6 +104,13 @@ pub struct WorkStatus {
     /// How many syncs of the log took up to 50 us, up to 100 us, and so on ([`counts`]).
     #[serde(default)]
     pub syncs: Vec<u64>,
+    /// Memory of the process that is in use, in bytes; `None` where the system does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
+    /// When the last snapshot was stored, in seconds since the beginning of 1970; `None` if the
+    /// process has stored none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_stored_at: Option<u64>,
     /// What the node has measured of its clients; `None` if it serves none that are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientsStatus>,
@@ -114,6 +121,12 @@ pub struct WorkStatus {
 pub struct ClientsStatus {
     /// Clients that are connected.
     pub connections: u64,
+    /// The most bytes that keys and values may take (maxmemory), as the node knows it; 0: no limit.
+    #[serde(default)]
+    pub data_limit_bytes: u64,
+    /// The bytes that keys and values took when that was measured last; 0 without a limit.
+    #[serde(default)]
+    pub data_bytes: u64,
     /// Commands by family and by outcome.
     pub commands: BTreeMap<String, BTreeMap<String, u64>>,
     /// By family: how many commands took up to 50 us, up to 100 us, and so on ([`counts`]), from

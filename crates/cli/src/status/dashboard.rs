@@ -76,6 +76,7 @@ fn trouble(it: &Trouble, stops: bool) -> ionian_dashboard::Trouble {
     ionian_dashboard::Trouble {
         id: name_of(&it.id),
         text: it.text.clone(),
+        alert: it.id.alert(),
         stops,
     }
 }

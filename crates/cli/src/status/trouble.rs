@@ -7,47 +7,44 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Id {
-    /// A node does not answer. Alert: IonianNodeDown.
+    /// A node does not answer.
     NodeDown,
     /// A node does not answer this command, and other nodes are connected to it.
     NoStatus,
-    /// A node has a new data directory and does not take part yet. Alert: IonianRedundancyLost.
+    /// A node has a new data directory and does not take part yet.
     NotTakingPart,
     /// A node was started from another deployment file.
     OtherDeployment,
-    /// A node drains. Alert: IonianNotServing.
+    /// A node drains.
     Draining,
-    /// A node refuses another one. Alert: IonianPeerRefused.
+    /// A node refuses another one.
     PeerRefused,
-    /// An instance has lost its memory. Alert: IonianRedundancyLost.
+    /// An instance has lost its memory.
     MemoryLost,
-    /// An instance does not hold what is chosen yet. Alert: IonianRedundancyLost.
+    /// An instance does not hold what is chosen yet.
     CatchingUp,
-    /// Replicas have diverged. Alert: IonianDiverged.
+    /// Replicas have diverged.
     Diverged,
-    /// The oldest request of a client lane waits for too long. Alert: IonianUnanswered.
+    /// The oldest request of a client lane waits for too long.
     Unanswered,
-    /// A client lane has no session. Alert: IonianNoSession.
+    /// A client lane has no session.
     NoSession,
-    /// A certificate ends soon, or has ended. Alerts: IonianCertificateEnds,
-    /// IonianCertificateEndsNow.
+    /// A certificate ends soon, or has ended.
     CertificateEnds,
-    /// A node has found new certificates and does not take them. Alert: IonianCertificateRefused.
+    /// A node has found new certificates and does not take them.
     CertificateRefused,
-    /// Nodes have run different programs for hours. Alert: IonianVersionsMixed.
+    /// Nodes have run different programs for hours.
     VersionsMixed,
-    /// A node has executed so much less than another that it may soon need a snapshot. Alert:
-    /// IonianReplicaLeftBehind.
+    /// A node has executed so much less than another that it may soon need a snapshot.
     ReplicaLeftBehind,
     /// A node with `--audit-mode required` refuses changes, because its audit log takes no lines.
-    /// Alert: IonianAuditFails, which fires in the other mode too, and for lines that were lost.
+    /// Its alert fires in the other mode too, and for lines that were lost.
     AuditFails,
     /// The process of a node has ended, without saying why, while it executed a command.
     CommandEndsNode,
     /// The disk of a node has no room for the next file of the log, or for a snapshot.
     FullDisk,
-    /// The disk of a node will have no room for the next snapshot. Alert: IonianDiskFillsUp, which
-    /// fires sooner.
+    /// The disk of a node will have no room for the next snapshot. Its alert fires sooner.
     DiskFillsUp,
     /// The disk of a node is so slow that another one is to lead.
     SlowDisk,
@@ -57,16 +54,16 @@ pub(crate) enum Id {
     CutOff,
     /// A command did not pass the log (`--probe`).
     ProbeFailed,
-    /// Fewer nodes may fail than the deployment is meant to tolerate. Alert: IonianNoToleranceLeft,
-    /// if no further node may fail.
+    /// Fewer nodes may fail than the deployment is meant to tolerate. Its alert
+    /// fires if no further node may fail.
     ToleranceLow,
     /// No node answers.
     NoAnswer,
-    /// Too few instances of a role work. Alert: IonianNoQuorum.
+    /// Too few instances of a role work.
     NoQuorum,
     /// No node that answers has slots that were chosen.
     SlotsLost,
-    /// No node leads, or not the whole log. Alert: IonianNoLeader.
+    /// No node leads, or not the whole log.
     NoLeader,
     /// No node that answers leads, but another may.
     LeaderUnknown,
@@ -76,16 +73,31 @@ pub(crate) enum Id {
     InvalidConfiguration,
 }
 
-/// Something that needs attention, or that is not served.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Trouble {
-    /// The kind.
-    pub(crate) id: Id,
-    /// What is wrong, in words.
-    pub(crate) text: String,
-}
-
 impl Id {
+    /// The alert that fires for the same reason, if there is one.
+    pub(crate) fn alert(self) -> Option<&'static str> {
+        Some(match self {
+            Id::NodeDown => "IonianNodeDown",
+            Id::NotTakingPart | Id::MemoryLost | Id::CatchingUp => "IonianRedundancyLost",
+            Id::Draining => "IonianNotServing",
+            Id::PeerRefused => "IonianPeerRefused",
+            Id::Diverged => "IonianDiverged",
+            Id::Unanswered => "IonianUnanswered",
+            Id::NoSession => "IonianNoSession",
+            // Or, when it ends within days, IonianCertificateEndsNow.
+            Id::CertificateEnds => "IonianCertificateEnds",
+            Id::CertificateRefused => "IonianCertificateRefused",
+            Id::VersionsMixed => "IonianVersionsMixed",
+            Id::ReplicaLeftBehind => "IonianReplicaLeftBehind",
+            Id::AuditFails => "IonianAuditFails",
+            Id::DiskFillsUp => "IonianDiskFillsUp",
+            Id::ToleranceLow => "IonianNoToleranceLeft",
+            Id::NoQuorum => "IonianNoQuorum",
+            Id::NoLeader => "IonianNoLeader",
+            _ => return None,
+        })
+    }
+
     /// A trouble of this kind.
     pub(crate) fn with(self, text: impl Into<String>) -> Trouble {
         Trouble {
@@ -93,6 +105,15 @@ impl Id {
             text: text.into(),
         }
     }
+}
+
+/// Something that needs attention, or that is not served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Trouble {
+    /// The kind.
+    pub(crate) id: Id,
+    /// What is wrong, in words.
+    pub(crate) text: String,
 }
 
 #[cfg(test)]

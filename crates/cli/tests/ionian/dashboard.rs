@@ -69,6 +69,10 @@ fn every_node_shows_the_whole_cluster_and_judges_as_ionian_status() {
             node["certificate_ends"].is_number() && node["wait"].is_number(),
             "{node}"
         );
+        assert!(
+            node["memory_bytes"].as_u64() > Some(1 << 20) && node["disk_free_bytes"].is_number(),
+            "{node}"
+        );
     }
     let kinds = all["kinds"].as_array().unwrap();
     assert!(
@@ -89,6 +93,7 @@ fn every_node_shows_the_whole_cluster_and_judges_as_ionian_status() {
     });
     assert_eq!(failed["nodes"][victim]["state"], "no answer");
     assert_eq!(failed["troubles"][0]["id"], "node_down");
+    assert_eq!(failed["troubles"][0]["alert"], "IonianNodeDown");
     let events = failed["events"].to_string();
     assert!(
         events.contains(&format!("{name} does not answer any more")),

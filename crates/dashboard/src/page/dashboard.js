@@ -45,9 +45,10 @@ function percent(share) {
   return share > 0 && share < 0.01 ? "<1 %" : `${Math.round(share * 100)} %`;
 }
 function bytes(value) {
-  const units = ["B", "KiB", "MiB", "GiB"];
+  if (value === null) return NONE;
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
-  for (; value >= 1024 && unit < 3; unit += 1) value /= 1024;
+  for (; value >= 1024 && unit < 4; unit += 1) value /= 1024;
   return `${value >= 10 || unit === 0 ? value.toFixed(0) : value.toFixed(1)} ${units[unit]}`;
 }
 function duration(seconds) {
@@ -236,6 +237,11 @@ function drawNow(look) {
   say("now-clients", count(look.connections));
   say("now-write-time", times("write"));
   say("now-read-time", times("read"));
+  // Each gateway learns the limit and the size by itself.
+  const [data] = look.nodes.filter((node) => node.data_limit_bytes > 0)
+    .sort((one, other) => other.data_bytes - one.data_bytes);
+  byId("data").hidden = !data;
+  if (data) say("now-data", `${bytes(data.data_bytes)} of ${bytes(data.data_limit_bytes)}`);
 }
 
 function drawBottleneck({ kind, title, text }) {
@@ -273,7 +279,8 @@ function drawKinds(look) {
 }
 
 function member(node, leader) {
-  const ends = node.certificate_ends === null ? null : node.certificate_ends - Date.now() / 1000;
+  const now = Date.now() / 1000;
+  const ends = node.certificate_ends === null ? null : node.certificate_ends - now;
   const version = node.release === null ? NONE : `${node.release}, level ${node.level}`;
   const state = node.error === null ? `${node.state}${node.name === leader ? " ★ leads" : ""}` : "✕ no answer";
   const cells = [
@@ -284,9 +291,12 @@ function member(node, leader) {
     [node.lag === null ? NONE : `${count(node.lag)} ${node.lag === 1 ? "slot" : "slots"}`], [micros(node.sync_p99_us), node.sync_p99_us > 25e3],
     [node.error === null ? bytes(node.backlog_bytes) : NONE],
     [node.connections === null ? NONE : count(node.connections)],
+    [bytes(node.memory_bytes)],
+    [bytes(node.disk_free_bytes), node.disk_free_bytes < node.disk_needed_bytes],
+    [node.snapshot_at === null ? NONE : duration(Math.max(now - node.snapshot_at, 0))],
     [node.error === null ? duration(node.uptime_s) : NONE],
-    [ends === null ? "none" : ends > 0 ? duration(ends) : "expired", ends !== null && ends < 14 * 86400], [version]];
-  if (node.error !== null) cells[11] = [NONE];
+    [node.error !== null ? NONE : ends === null ? "none" : ends > 0 ? duration(ends) : "expired", ends !== null && ends < 14 * 86400],
+    [version]];
   const row = cells.map(([text, alarm]) => make("td", { cls: alarm ? "alarm" : "", text: alarm && node.error === null ? `! ${text}` : text }));
   row[1].title = node.error || "";
   row[0].title = node.gateway ? `clients: ${node.gateway}` : "";
@@ -296,7 +306,8 @@ function member(node, leader) {
 function drawTroubles(look) {
   const troubles = look.troubles.map((it) => make("li", { cls: it.stops ? "stops" : "" }, [
     make("time", { text: it.since_ms === null ? "" : clock(it.since_ms) }),
-    `${it.stops ? "✕ not served: " : "! "}${it.text}`]));
+    `${it.stops ? "✕ not served: " : "! "}${it.text}`,
+    ...(it.alert ? [" ", make("small", { text: `docs/alerts.md: ${it.alert}` })] : [])]));
   byId("troubles").hidden = troubles.length === 0;
   byId("trouble-list").replaceChildren(...troubles);
 }

@@ -191,6 +191,7 @@ mod tests {
             connections: 1,
             commands: BTreeMap::from([("write".into(), outcomes)]),
             service: BTreeMap::from([("write".into(), times)]),
+            ..ClientsStatus::default()
         }
     }
 
@@ -202,6 +203,7 @@ mod tests {
             role_busy_us: vec![10, 1_000_000],
             syncs: vec![4],
             clients: Some(clients(100, 0, vec![100])),
+            ..WorkStatus::default()
         };
         let mut earlier = report("n0", 10_000, before.clone());
         earlier.roles = vec![role("a", 0), role("b", 3)];
