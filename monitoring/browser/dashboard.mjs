@@ -2,20 +2,21 @@
 //
 //   npm install
 //   node dashboard.mjs --url http://127.0.0.1:9402/ --gateway 127.0.0.1:7379 \
-//     [--kill PID --node NAME] [--shots DIR] [--page DIR] [--browser /usr/bin/chromium]
+//     [--kill PID --node NAME] [--shots DIR] [--picture FILE] [--page DIR] [--browser FILE]
 //
 // It looks for violations of accessibility, reaches every control by keyboard, tries widths and
-// zoom, and kills a node (not the one at --url) to see it drawn as failed. --page takes the files of
-// the page from a folder, to work on them without a build.
+// zoom, and kills a node (not the one at --url) to see it drawn as failed, which is what --picture
+// shows. --page takes the files of the page from a folder, to work on them without a build.
 
 import { chromium } from "playwright-core";
 import { createRequire } from "node:module";
+import { execSync } from "node:child_process";
 import { connect } from "node:net";
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 
 const { values: given } = parseArgs({
-  options: Object.fromEntries(["url", "gateway", "kill", "node", "shots", "page", "browser"]
+  options: Object.fromEntries(["url", "gateway", "kill", "node", "shots", "picture", "page", "browser"]
     .map((name) => [name, { type: "string" }])),
 });
 /** The longest wait for anything, in milliseconds. */
@@ -116,7 +117,8 @@ async function widthFits(page, what) {
   check(over <= 0, `nothing is wider than the screen: ${what} (${over} pixels too wide)`);
 }
 
-const browser = await chromium.launch({ executablePath: given.browser ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+const installed = () => execSync("command -v chromium", { encoding: "utf8" }).trim();
+const browser = await chromium.launch({ executablePath: given.browser ?? installed(), args: ["--no-sandbox"] });
 const stop = given.gateway ? load(given.gateway) : () => {};
 try {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
@@ -223,6 +225,10 @@ try {
     check((await page.locator(".kind li.down").count()) > 0, "its roles are drawn as failed");
     await violations(page, "with a failed node");
     await shot("failed");
+    if (given.picture) {
+      const height = await page.evaluate(() => Math.ceil(document.body.getBoundingClientRect().bottom));
+      await page.screenshot({ path: given.picture, clip: { x: 0, y: 0, width: 1280, height } });
+    }
   }
   check(errors.length === 0, `the page makes no errors (${errors.join("; ")})`);
 } finally {

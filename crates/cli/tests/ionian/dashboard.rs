@@ -10,6 +10,10 @@ use std::net::TcpStream;
 use std::process::Command;
 
 const BROWSER_TEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../monitoring/browser");
+const PICTURE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/images/dashboard.png"
+);
 
 /// The looks that the node at this port sends to a page.
 fn looks(port: u16) -> impl Iterator<Item = Value> {
@@ -210,9 +214,11 @@ fn the_page_works_in_a_browser() {
         "--node",
         "n2",
     ];
+    let written = std::env::var_os("WRITE_DOCS").map(|_| ["--picture", PICTURE]);
     let output = Command::new("node")
         .arg(format!("{BROWSER_TEST}/dashboard.mjs"))
         .args(words)
+        .args(written.into_iter().flatten())
         .output()
         .unwrap();
     let found = text(&output.stdout) + &text(&output.stderr);
