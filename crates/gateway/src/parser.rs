@@ -43,6 +43,8 @@ pub enum ProtocolError {
     UnbalancedQuotes,
     /// The handshake of TLS, where there is none.
     Tls,
+    /// `$N` with which the words of a command exceed this limit together.
+    TooManyBytes(usize),
     /// `*N` with an N that is above the limit before AUTH.
     UnauthenticatedMultibulkLength,
     /// `$N` with an N that is above the limit before AUTH.
@@ -54,7 +56,9 @@ impl ProtocolError {
     pub(crate) fn before_login(self) -> ProtocolError {
         match self {
             ProtocolError::InvalidMultibulkLength => ProtocolError::UnauthenticatedMultibulkLength,
-            ProtocolError::InvalidBulkLength => ProtocolError::UnauthenticatedBulkLength,
+            ProtocolError::InvalidBulkLength | ProtocolError::TooManyBytes(_) => {
+                ProtocolError::UnauthenticatedBulkLength
+            }
             other => other,
         }
     }
@@ -68,6 +72,10 @@ impl fmt::Display for ProtocolError {
             ProtocolError::TooBigBulkCount => f.write_str("too big bulk count string"),
             ProtocolError::InvalidMultibulkLength => f.write_str("invalid multibulk length"),
             ProtocolError::InvalidBulkLength => f.write_str("invalid bulk length"),
+            // It begins as in Redis.
+            ProtocolError::TooManyBytes(most) => {
+                write!(f, "invalid bulk length: a command has at most {most} bytes")
+            }
             // A control character must not end the error line.
             ProtocolError::ExpectedDollar(got @ b' '..=b'~') => {
                 write!(f, "expected '$', got '{}'", *got as char)
@@ -236,7 +244,7 @@ impl Parser {
             .ok_or(ProtocolError::InvalidBulkLength)?;
         let bytes = self.bytes.saturating_add(len);
         if bytes > limits.bulk_bytes {
-            return Err(ProtocolError::InvalidBulkLength);
+            return Err(ProtocolError::TooManyBytes(limits.bulk_bytes));
         }
         self.bytes = bytes;
         Ok(len)

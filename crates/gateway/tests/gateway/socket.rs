@@ -358,7 +358,10 @@ fn what_ends_a_connection_reaches_a_client_that_still_sends() {
         let too_large = request(&[b"SET", b"k", &vec![b'x'; 24 << 20]]);
         let too_many: Vec<u8> = [&b"*70000\r\n"[..], &b"$1\r\na\r\n".repeat(70_000)].concat();
         for (sent, error) in [
-            (too_large, "invalid bulk length"),
+            (
+                too_large,
+                "invalid bulk length: a command has at most 1048576 bytes",
+            ),
             (too_many, "invalid multibulk length"),
         ] {
             let mut stream = connect(address);
