@@ -23,9 +23,9 @@ pub(crate) fn endpoint(text: &str) -> Option<&str> {
         .map(|_| text)
 }
 
-/// The socket address of `host:port`.
+/// The socket address of `host:port`, which a key of a deployment or a flag gives.
 pub(crate) fn resolve(key: &str, text: &str) -> Result<SocketAddr> {
-    ionian_runtime::resolve(text).with_context(|| format!("{key} = {text:?} cannot be resolved"))
+    ionian_runtime::resolve(text).with_context(|| key.to_owned())
 }
 
 /// Checks that one machine can listen at all of these addresses, each with the flag or key that

@@ -1,6 +1,6 @@
 //! `ionian exec`: one command over the Redis protocol.
 
-use crate::address::resolve;
+use crate::address::endpoint;
 use crate::cluster_args::{ClusterArgs, DATA};
 use crate::contact;
 use crate::data_paths::DataPaths;
@@ -17,6 +17,7 @@ use ionian_runtime::NodeTls;
 use ionian_tls::Expected;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -167,8 +168,7 @@ fn identity(named: Option<&Path>, data: Option<&Path>) -> Result<Option<NodeTls>
         .transpose()
 }
 
-fn open(gateway: &str, tls: Option<&NodeTls>) -> Result<Connection> {
-    let address = resolve("--at", gateway)?;
+fn open(address: SocketAddr, (gateway, tls): (&str, Option<&NodeTls>)) -> Result<Connection> {
     let Some(tls) = tls else {
         return Ok(Connection::open(address, LIMITS)?);
     };
@@ -183,6 +183,10 @@ fn connect(arguments: &Arguments) -> Result<Connection> {
     let data = arguments.data.as_deref().unwrap_or(Path::new(DATA));
     let mut advice = RUNNING;
     let gateways: Vec<String> = match (&arguments.at, &arguments.config) {
+        (Some(at), _) if endpoint(at).is_none() => {
+            let why = format!("--at {at:?}: must be the HOST:PORT of a gateway");
+            return Err(BadUsage(why).into());
+        }
         (Some(at), _) => vec![at.clone()],
         (None, Some(file)) => gateways(&Configuration::founded(waiting::for_deployment(file)?)),
         (None, None) => match (source::known_in(data)?, &arguments.data) {
@@ -232,9 +236,11 @@ const PING: Duration = Duration::from_secs(2);
 fn first_of(gateways: &[String], tls: Option<&NodeTls>, advice: &str) -> Result<Connection> {
     let is_choice = gateways.len() > 1;
     let connect = |gateway: &String| {
-        let mut connection = open(gateway, tls)?;
+        // The error names it.
+        let address = ionian_runtime::resolve(gateway)?;
+        let mut connection = open(address, (gateway, tls)).with_context(|| gateway.clone())?;
         if is_choice {
-            connection.ping(PING)?;
+            connection.ping(PING).with_context(|| gateway.clone())?;
         }
         anyhow::Ok(connection)
     };
@@ -242,7 +248,7 @@ fn first_of(gateways: &[String], tls: Option<&NodeTls>, advice: &str) -> Result<
     for gateway in gateways {
         match connect(gateway) {
             Ok(connection) => return Ok(connection),
-            Err(error) => failures.push(format!("{gateway}: {}", output::explain(&error))),
+            Err(error) => failures.push(output::explain(&error)),
         }
     }
     bail!(

@@ -180,6 +180,15 @@ fn bad_usage_has_an_exit_code_of_its_own() {
         1,
         "/nowhere holds no deployment",
     );
+    fails(
+        &["exec", "--at", "foo", "GET", "k"],
+        2,
+        "ionian: --at \"foo\": must be the HOST:PORT of a gateway\n",
+    );
+    let unknown = run(&["exec", "--at", "no.such.host.invalid:7", "GET", "k"]);
+    let (code, said) = (unknown.status.code(), text(&unknown.stderr));
+    let names = said.matches("no.such.host.invalid").count();
+    assert_eq!((code, names), (Some(1), 1), "{said}");
 }
 
 #[test]
