@@ -43,11 +43,20 @@ impl Http {
             first: SocketAddr::from((Ipv4Addr::LOCALHOST, first)),
             is_optional: true,
         };
-        let addresses = nodes.iter().filter_map(|(id, _)| http.of(*id));
+        http.check(nodes)?;
+        Ok(http)
+    }
+
+    /// Checks that the nodes can serve.
+    ///
+    /// # Errors
+    /// Names the first port that is taken.
+    pub(crate) fn check(self, nodes: &[(NodeId, &Node)]) -> Result<(), String> {
+        let addresses = nodes.iter().filter_map(|(id, _)| self.of(*id));
         for address in addresses {
             listen(address).map_err(|error| format!("port {}: {error}", address.port()))?;
         }
-        Ok(http)
+        Ok(())
     }
 
     /// The address of the node with this number. A node whose port would be too high has none.

@@ -38,6 +38,7 @@ use directory::LockedDirectory;
 use http::Http;
 use ionian_deployment::{Configuration, Deployment, Durability, Node};
 use ionian_kernel::id::Epoch;
+use ionian_kernel::layout::NodeId;
 use ionian_kernel::level::Level;
 use ionian_program::BadUsage;
 use ionian_runtime::has_taken_part;
@@ -111,6 +112,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let has_run = |node: &Node| has_taken_part(&places.node(&node.name));
         !nodes.iter().any(has_run)
     };
+    if let Some(Err(why)) = arguments
+        .http
+        .map(|first| Http::at(first).check(&numbered(target, &nodes)))
+    {
+        bail!("--http: {why}. Stop what uses it, or choose others with --http HOST:PORT");
+    }
     let taken = ports::taken(&nodes)?;
     // The others may be able to serve without the nodes that cannot start.
     if is_new || taken.len() == nodes.len() {
@@ -163,11 +170,15 @@ fn checked(
 /// Checks that the addresses of the nodes that run here are apart. A node that has left, or leaves,
 /// may have those of a later one.
 fn check_apart(target: &Deployment, here: &[Node], arguments: &Arguments) -> Result<()> {
+    ports::check_apart(&numbered(target, here), arguments.http.map(Http::at))
+}
+
+/// The members that run here, with their numbers.
+fn numbered<'a>(target: &'a Deployment, here: &[Node]) -> Vec<(NodeId, &'a Node)> {
     let members = target.ids().into_iter().zip(&target.nodes);
-    let here: Vec<_> = members
+    members
         .filter(|(_, member)| here.iter().any(|node| node.name == member.name))
-        .collect();
-    ports::check_apart(&here, arguments.http.map(Http::at))
+        .collect()
 }
 
 fn warn_about_memory() {

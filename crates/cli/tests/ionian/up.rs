@@ -259,6 +259,24 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
+fn a_port_of_the_flag_http_in_use_is_named_before_any_node_starts() {
+    let directory = crate::cluster::Directory::new();
+    let file = directory.path("given.toml");
+    std::fs::write(&file, deployment("colocated", &[]).to_toml()).unwrap();
+    let first = crate::metrics::free_ports();
+    let _taken = TcpListener::bind(("127.0.0.1", first + 2)).unwrap();
+    let (file, data) = (file.to_str().unwrap(), directory.path("data"));
+    let flag = format!("--http=127.0.0.1:{first}");
+    let refused = run(&["up", file, &flag, "--data", data.to_str().unwrap()]);
+    let error = text(&refused.stderr);
+    let says = format!("ionian: --http: port {}: ", first + 2);
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    assert!(error.starts_with(&says), "{error}");
+    let logs = std::fs::read_dir(data.join("logs")).unwrap().count();
+    assert_eq!(logs, 0, "no node has started");
+}
+
+#[test]
 fn with_no_restart_a_node_that_ends_is_only_reported() {
     let mut cluster = Cluster::start("colocated", &[], &["--no-restart"]);
     let pid = cluster.pid(1).unwrap();
