@@ -62,6 +62,11 @@ impl DataPaths {
         self.run().join(format!("{node}.pid"))
     }
 
+    /// How the last process of a node has ended, while no other runs.
+    pub(crate) fn ended(&self, node: &str) -> PathBuf {
+        self.run().join(format!("{node}.ended"))
+    }
+
     /// `ionian up` locks this file while it runs, and writes its process id to it. No node can have
     /// this name, because names contain no dots.
     pub(crate) fn lock(&self) -> PathBuf {

@@ -31,7 +31,9 @@ mod tests;
 mod text;
 mod trouble;
 
+use crate::cluster_args::ClusterArgs;
 use crate::contact;
+use crate::data_paths::DataPaths;
 use crate::member;
 use crate::output::{say, say_on_stderr};
 use crate::protocols;
@@ -46,6 +48,7 @@ use ionian_deployment::Configuration;
 pub(crate) use seen::tolerance_seen_by;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trouble::Trouble;
@@ -88,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             contact::check_operator("--probe sends a command through the log: it")?;
         }
         loop {
-            let (known, report) = look(given, arguments.probe).await;
+            let (known, report) = look(given, arguments).await;
             // A refusal does not pass by itself.
             let ends = matches!(report.health.health, Verdict::Healthy | Verdict::Unknown);
             if !arguments.wait || ends || Instant::now() >= deadline {
@@ -122,6 +125,22 @@ fn advise(report: &Report, is_of_file: bool) {
     let is_left_out = answers().any(|node| node.error.is_some()) && answers().any(secured);
     if (refuses || is_left_out) && !contact::has_certificate() {
         say_on_stderr!("{}", contact::NEEDS_TLS);
+    }
+}
+
+/// Adds to the errors of nodes how their processes have ended, as `ionian up` has noted in the data
+/// directory.
+fn add_ends(cluster: &mut ClusterStatus, given: &ClusterArgs) {
+    if given.at.is_some() || given.config.is_some() {
+        return;
+    }
+    let places = DataPaths::new(&given.data);
+    for node in &mut cluster.nodes {
+        let error = node.error.as_mut().filter(|_| !node.refused);
+        let ended = error.zip(fs::read_to_string(places.ended(&node.name)).ok());
+        if let Some((error, how)) = ended {
+            *error += &format!("; it {how}");
+        }
     }
 }
 
@@ -172,17 +191,18 @@ fn last_holders_of(cluster: &ClusterStatus, nodes: &[&str]) -> Result<Option<Str
 }
 
 /// Queries once, and judges.
-async fn look(given: Configuration, probes: bool) -> (Configuration, Report) {
+async fn look(given: Configuration, arguments: &Arguments) -> (Configuration, Report) {
     // At the same time, so that a silent node delays the command once only.
     let (known, cluster) = tokio::join!(
         member::newest_since(given.clone()),
         ask_all(&given, ANSWER_LIMIT)
     );
-    let cluster = match known.epoch() == given.epoch() {
+    let mut cluster = match known.epoch() == given.epoch() {
         true => cluster,
         false => ask_all(&known, ANSWER_LIMIT).await,
     };
-    let probes = match probes {
+    add_ends(&mut cluster, &arguments.cluster_args);
+    let probes = match arguments.probe {
         true => Some(probe::all(&cluster).await),
         false => None,
     };

@@ -371,6 +371,7 @@ impl Watched {
             let path = self.common.places.pid(&self.name);
             fs::write(&path, format!("{pid}\n"))
                 .with_context(|| format!("cannot write {}", path.display()))?;
+            let _ = fs::remove_file(self.common.places.ended(&self.name));
         }
         if let Some(pid) = child.id().filter(|_| self.has_gateway) {
             let node = Addressee {
@@ -408,6 +409,8 @@ impl Watched {
                     self.ended(pid);
                     let End::ByItself(status) = end else { return };
                     let how = self.describe(status);
+                    // For `ionian status`, which does without.
+                    let _ = fs::write(self.common.places.ended(&self.name), &how);
                     let refusal = || Refusal {
                         node: self.name.clone(),
                         how: how.clone(),

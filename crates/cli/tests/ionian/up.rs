@@ -2,7 +2,7 @@
 
 use crate::cluster::{
     Cluster, Nodes, deployment, eventually, fails, free_port, ionian, is_alive, run,
-    stop_all_threads, text, up_refuses, works,
+    stop_all_threads, text, unfolded, up_refuses, works,
 };
 use crate::resp::Reply;
 use ionian_deployment::presets;
@@ -436,6 +436,14 @@ fn the_other_nodes_start_without_a_node_that_cannot() {
         Reply::Bulk(Some("v".into()))
     );
     cluster.client(2).set("k", "w");
+    // Each attempt takes the reason of the one before away.
+    eventually("`ionian status` says why", || {
+        let shown = unfolded(&run(&["status", "--data", &cluster.data()]).stdout);
+        let mut lines = shown.lines();
+        let line = lines.find(|it| it.starts_with("! node n1 does not answer: "))?;
+        let why = "; it has ended with exit code 1: ionian: ";
+        (line.contains(why) && line.contains("identity")).then_some(())
+    });
     // n1 restarts with growing delays, at first within about a second.
     std::fs::write(&identity, sound).unwrap();
     eventually("n1 is back", || {
@@ -444,6 +452,7 @@ fn the_other_nodes_start_without_a_node_that_cannot() {
             .success()
             .then_some(())
     });
+    assert!(!cluster.directory.path("data/run/n1.ended").exists());
     cluster.stop(Signal::SIGTERM);
 }
 
