@@ -9,7 +9,7 @@
 //! | `ports` | whether the addresses are free |
 //! | `members` | which nodes run here |
 //! | `supervisor` | the processes: start, watch, restart, stop |
-//! | `reason` | why a process has ended |
+//! | `reason` | why a process has ended, and what was said of that |
 //! | `backoff` | the delay before the next restart of a node |
 //! | `ready` | when the cluster serves clients |
 

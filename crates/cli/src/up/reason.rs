@@ -39,9 +39,69 @@ pub(crate) fn reason(log: &Path, from: u64) -> Option<String> {
     Some((*last).to_owned())
 }
 
+/// The most reasons that are remembered as reported: failures may take turns.
+const REPORTED: usize = 4;
+
+/// What was reported of the ends of a node. The reason of a failure that repeats is reported once,
+/// and at the maximum delay nothing more.
+#[derive(Debug, Default)]
+pub(crate) struct Reported {
+    /// The last reasons, the latest at the end.
+    reasons: Vec<String>,
+    /// Whether the delay was the maximum.
+    was_last: bool,
+}
+
+impl Reported {
+    /// What to report of an end, if anything. `is_last`: whether the delay is the maximum.
+    pub(crate) fn shortened(&mut self, how: String, is_last: bool) -> Option<String> {
+        let was_last = std::mem::replace(&mut self.was_last, is_last);
+        let known = self.reasons.iter().position(|reason| *reason == how);
+        let said = match known {
+            None => Some(how.clone()),
+            Some(_) if was_last && is_last => None,
+            Some(place) if place + 1 == self.reasons.len() => {
+                Some("has ended for the same reason".to_owned())
+            }
+            Some(_) => Some("has ended for an earlier reason".to_owned()),
+        };
+        match known {
+            Some(place) => drop(self.reasons.remove(place)),
+            None if self.reasons.len() == REPORTED => drop(self.reasons.remove(0)),
+            None => {}
+        }
+        self.reasons.push(how);
+        said
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_that_take_turns_are_reported_once() {
+        let mut reported = Reported::default();
+        let mut said = |how: &str, is_last| {
+            let said = reported.shortened(how.to_owned(), is_last);
+            said.unwrap_or_default()
+        };
+        assert_eq!(said("a", false), "a");
+        assert_eq!(said("a", false), "has ended for the same reason");
+        assert_eq!(said("b", false), "b");
+        assert_eq!(said("a", false), "has ended for an earlier reason");
+        assert_eq!(said("b", true), "has ended for an earlier reason");
+        // At the maximum delay only what is new is said.
+        assert_eq!(["a", "b", "b", "a"].map(|how| said(how, true)), [""; 4]);
+        assert_eq!(said("c", true), "c");
+        // After a good run the delays begin anew.
+        assert_eq!(said("c", false), "has ended for the same reason");
+        // The number is bounded.
+        for how in ["d", "e", "f", "g"] {
+            assert_eq!(said(how, true), how);
+        }
+        assert_eq!(said("a", true), "a");
+    }
 
     #[test]
     fn reason_is_one_line_of_the_last_process() {

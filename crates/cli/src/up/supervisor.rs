@@ -5,7 +5,7 @@
 
 use super::backoff::Backoff;
 use super::http::Http;
-use super::reason::reason;
+use super::reason::{Reported, reason};
 use crate::certs;
 use crate::contact;
 use crate::data_paths::DataPaths;
@@ -397,7 +397,7 @@ impl Watched {
 
     async fn run(mut self, first: Child) {
         let mut backoff = Backoff::default();
-        let mut reported = None;
+        let mut reported = Reported::default();
         let mut child = Some(first);
         let mut is_first = true;
         loop {
@@ -471,13 +471,12 @@ impl Watched {
         matches!(known, Ok(Some(known)) if known.member(&self.name).is_none())
     }
 
-    /// Reports the end and waits; returns false if the node must not restart. The reason of a
-    /// failure that repeats is reported once, and at the maximum delay nothing more.
+    /// Reports the end and waits; returns false if the node must not restart.
     async fn pause(
         &mut self,
         (delay, is_last): (Duration, bool),
         how: String,
-        reported: &mut Option<(String, bool)>,
+        reported: &mut Reported,
     ) -> bool {
         if *self.common.stop.borrow() != Stop::No {
             return false;
@@ -487,13 +486,8 @@ impl Watched {
             true => format!("; restarting every {seconds:.1} s until that changes"),
             false => format!("; restarting in {seconds:.1} s"),
         };
-        match reported.replace((how.clone(), is_last)) {
-            Some((earlier, was_last)) if earlier == how => {
-                if !was_last || !is_last {
-                    say_on_stderr!("node {} has ended for the same reason{again}", self.name);
-                }
-            }
-            _ => say_on_stderr!("node {} {how}{again}", self.name),
+        if let Some(how) = reported.shortened(how, is_last) {
+            say_on_stderr!("node {} {how}{again}", self.name);
         }
         let stopped = self.common.stop.wait_for(|stop| *stop != Stop::No);
         tokio::time::timeout(delay, stopped).await.is_err()
