@@ -409,7 +409,7 @@ impl Watched {
                     self.ended(pid);
                     let End::ByItself(status) = end else { return };
                     let how = self.describe(status);
-                    // For `ionian status`, which does without.
+                    // `ionian status` shows it, and does without if it cannot be written.
                     let _ = fs::write(self.common.places.ended(&self.name), &how);
                     let refusal = || Refusal {
                         node: self.name.clone(),
