@@ -151,7 +151,8 @@ fn full_disks_of_all_nodes_leave_reads_and_deletions() {
 /// What frees nothing fills the last file of the log: the nodes go on, and FLUSHALL leads out.
 #[test]
 fn full_logs_stop_no_node_and_flushall_makes_room_again() {
-    // Deletions of keys that there are not: of 150 MB together, and of 12 MB in short commands.
+    // Deletions of keys that there are not: of 150 MB together, and of 12 MB in short commands. Of
+    // the long ones some are executed if a snapshot has just made room.
     let script = r#"i=0; while [ $i -lt 2000 ]; do
             case $(ask SET k$i $value) in *MISCONF*) break;; esac; i=$((i+1))
         done
@@ -160,7 +161,7 @@ fn full_logs_stop_no_node_and_flushall_makes_room_again() {
             yes DEL $(head -c $2 /dev/zero | tr '\0' x) | head -n $1 >&3 &
             head -n $1 <&3 | tr -d '\r' | sort -u
         }
-        delete 2500 60000; delete 4000 3000
+        delete 2500 60000 | grep -v '^:0'; delete 4000 3000
         ask GET k; ask FLUSHALL
         until [ "$(ask SET k w)" = OK ]; do sleep 0.1; done
         kill $pids; for pid in $pids; do wait $pid; echo $?; done"#;
