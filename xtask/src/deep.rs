@@ -102,28 +102,21 @@ pub(crate) const DEEP: &[Step] = &[
             "--include-ignored",
         ],
     ),
-    step(
-        "seeds reach the rare branches, and find the defects that the driver builds in",
+    // One compares a release build with its plan, on a machine that does nothing else.
+    long(
+        "the tests that take minutes pass",
         &[
             "test",
-            "--package",
-            "ionian-sim",
-            "--test",
-            "simulator",
+            "--workspace",
+            "--exclude",
+            crate::test_programs::DEEP,
+            "--features",
+            crate::TESTED,
+            "--no-fail-fast",
             "--",
             "--ignored",
-        ],
-    ),
-    step(
-        "every figure is drawn",
-        &[
-            "test",
-            "--package",
-            "ionian-bench",
-            "--lib",
-            "every_figure_is_made",
-            "--",
-            "--ignored",
+            "--skip",
+            "spends_what_its_plan_says",
         ],
     ),
     step(

@@ -138,7 +138,7 @@ fn a_machine_that_is_right_passes() {
     // Of more operations on all that a machine has, some histories are too long to check.
     for preset in ["colocated", "mencius", "spaxos", "unreplicated"] {
         let report = Simulation::new(preset)
-            .seeds(0..10)
+            .seeds(0..4)
             .operations(15)
             .run::<Logs<NOTHING>>()
             .unwrap();
@@ -146,8 +146,8 @@ fn a_machine_that_is_right_passes() {
     }
     Simulation::new("colocated")
         .in_memory()
-        .seeds(0..10)
-        .operations(20)
+        .seeds(0..4)
+        .operations(15)
         .run::<Logs<NOTHING>>()
         .unwrap();
 }

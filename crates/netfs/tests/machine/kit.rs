@@ -123,7 +123,7 @@ impl<const TIMED: bool> Commands for Tried<TIMED> {
 
 #[test]
 fn it_keeps_the_contract_of_state_machines() {
-    if let Err(fault) = exercise::<Tried<false>>(0..400) {
+    if let Err(fault) = exercise::<Tried<false>>(0..200) {
         panic!("{fault}");
     }
 }

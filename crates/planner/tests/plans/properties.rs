@@ -202,7 +202,7 @@ fn no_deployment_is_much_cheaper_than_the_plan() {
     let (counts, shipped) = (Counts::default(), shipped());
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
     let (mut compared, mut grown) = (0, 0);
-    for _ in 0..200 {
+    for _ in 0..100 {
         let prices = random(&shipped, &mut rng);
         let rate = 1000.0 * 30f64.powf(f64::from(rng.next_u32()) / f64::from(u32::MAX));
         let reads = rate * f64::from(rng.next_u32() % 4);

@@ -392,7 +392,7 @@ fn check(worst: &Worst) {
 
 #[test]
 fn no_command_does_much_more_than_it_is_charged_for() {
-    check(&search(60_000, 43));
+    check(&search(30_000, 43));
 }
 
 /// With `cargo test --release -p ionian-machines -- --ignored million`.
