@@ -10,6 +10,7 @@
 //! The storage fails on request only. The node stops at the first error, as in
 //! life, and what was durable must be there when it starts again.
 
+use crate::roles::Log;
 use crate::trace::{hash_bytes, mix};
 use bytes::Bytes;
 use ionian_kernel::id::Index;
@@ -129,12 +130,12 @@ struct Promised {
 /// What a restarted node finds.
 pub(crate) struct Past {
     pub(crate) snapshots: Vec<(Address, u64, Bytes)>,
-    pub(crate) records: Vec<(Address, Lsn, Vec<u8>)>,
+    pub(crate) records: Vec<(Address, Lsn, Bytes)>,
     pub(crate) loss: Loss,
 }
 
 /// What a restarted node does not find.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Loss {
     /// How many records the crash took with it.
     pub(crate) records: u64,
@@ -179,38 +180,9 @@ impl Disk {
         self.wal.as_ref().map_or(0, Wal::written)
     }
 
-    /// The position of the next record.
-    pub(crate) fn next(&self) -> Lsn {
-        Lsn(self.end() + 1)
-    }
-
-    pub(crate) fn append(&mut self, from: Address, record: &[u8]) -> Lsn {
-        let lsn = self.log().append(from.kind, from.index.into(), record);
-        self.promised.records.insert(lsn, digest(from, record));
-        Lsn(lsn)
-    }
-
-    pub(crate) fn store_snapshot(&mut self, from: Address, stamp: u64, snapshot: Bytes) {
-        self.owed.remove(&from);
-        let syncs = match self.snapshots.syncs_before {
-            0 => 0,
-            most => self.storage.random(most + 1),
-        };
-        self.begun.push((syncs, (from, stamp, snapshot)));
-    }
-
     /// How many records the log has, from the oldest that the node needs to the last.
     pub(crate) fn kept(&self) -> u64 {
         (self.end() + 1).saturating_sub(self.promised.low.max(1))
-    }
-
-    /// The position up to which the node may rely on the disk.
-    pub(crate) fn durable(&self) -> Lsn {
-        Lsn(if self.defect == Defect::Lies {
-            self.end()
-        } else {
-            self.promised.durable
-        })
     }
 
     /// Whether a sync would have something to do.
@@ -493,6 +465,36 @@ impl Disk {
     }
 }
 
+impl Log for Disk {
+    fn append(&mut self, from: Address, record: &[u8]) -> Lsn {
+        let lsn = self.log().append(from.kind, from.index.into(), record);
+        self.promised.records.insert(lsn, digest(from, record));
+        Lsn(lsn)
+    }
+
+    fn next(&self) -> Lsn {
+        Lsn(self.end() + 1)
+    }
+
+    /// The position up to which the node may rely on the disk.
+    fn durable(&self) -> Lsn {
+        Lsn(if self.defect == Defect::Lies {
+            self.end()
+        } else {
+            self.promised.durable
+        })
+    }
+
+    fn store_snapshot(&mut self, from: Address, stamp: u64, snapshot: Bytes) {
+        self.owed.remove(&from);
+        let syncs = match self.snapshots.syncs_before {
+            0 => 0,
+            most => self.storage.random(most + 1),
+        };
+        self.begun.push((syncs, (from, stamp, snapshot)));
+    }
+}
+
 fn write_snapshot(
     snapshots: &Snapshots<FaultDisk>,
     stamp: u64,
@@ -505,7 +507,7 @@ fn write_snapshot(
     writer.finish()
 }
 
-fn read_records(recovery: Recovery<FaultDisk>) -> Result<Vec<(Address, Lsn, Vec<u8>)>, WalError> {
+fn read_records(recovery: Recovery<FaultDisk>) -> Result<Vec<(Address, Lsn, Bytes)>, WalError> {
     let records = recovery.map(|entry| {
         let entry = entry?;
         Ok((
@@ -514,7 +516,7 @@ fn read_records(recovery: Recovery<FaultDisk>) -> Result<Vec<(Address, Lsn, Vec<
                 index: entry.tag as Index,
             },
             Lsn(entry.lsn),
-            entry.record,
+            Bytes::from(entry.record),
         ))
     });
     records.collect()

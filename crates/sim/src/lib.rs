@@ -60,7 +60,7 @@ pub use event::Micros;
 pub use journal::Order;
 pub use oracle::{Oracle, View};
 pub use report::{Failure, FailureKind, Report};
-pub use roles::{AnyInstance, Simulated};
+pub use roles::{AnyInstance, AnyMessage, Simulated};
 pub use run::{Outcome, Summary, Watch, run_seed, run_seed_watched, run_seed_with, run_seeds};
 pub use scenario::{Canary, Durability, Faults, Scenario};
 pub use trace::Sink;

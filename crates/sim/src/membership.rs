@@ -8,7 +8,7 @@ use crate::leaving::Standing;
 use crate::model::Model;
 use crate::node::Boot;
 use crate::report::FailureKind;
-use crate::roles::AnyMessage;
+use crate::roles::{AnyMessage, Log as _};
 use crate::trace::mix;
 use crate::world::{Event, Parcel, Simulation, Step};
 use bytes::Bytes;

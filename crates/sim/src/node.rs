@@ -4,13 +4,18 @@ use crate::clock::Clock;
 use crate::disk::{Disk, Loss, Unopened};
 use crate::event::Micros;
 use crate::leaving::Standing;
-use crate::roles::{AnyInstance, Checkpoint, Effects, Outside, Roles, Simulated, Site, Watcher};
+use crate::roles::{
+    AnyInstance, Checkpoint, Create, Effects, Log, Outside, Roles, Simulated, Site, Start, Watcher,
+};
 use crate::scenario::{Canary, Durability, Scenario};
+use crate::trace::mix;
+use crate::{giving_up, workers};
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::membership::Membership;
+use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::Lsn;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -103,6 +108,32 @@ impl<'a> Boot<'a> {
             scenario,
         }
     }
+
+    /// What the roles of a node are created with. It has crashed `life` times; an earlier process
+    /// of it has taken part in the cluster, or (`has_past` false) none has.
+    fn births<'b>(
+        &'b self,
+        layout: &'b Layout,
+        node: NodeId,
+        life: u32,
+        has_past: bool,
+    ) -> impl Fn(Address, &mut Create<'_>) + 'b {
+        let guard = giving_up::guard(self.scenario, node);
+        move |address, create| {
+            let who =
+                u64::from(address.kind) << 32 | u64::from(address.index) << 24 | u64::from(life);
+            create(Birth {
+                address,
+                node,
+                seed: mix(self.seed, who ^ u64::from(layout.epoch.0) << 40),
+                keeps_records: self.keeps_records,
+                amnesiac: has_past && !self.keeps_records && self.tells_amnesia,
+                machine: &|| (self.machine)(address, life),
+                guard: guard.as_ref(),
+                workers: Some(&|count| workers::hire(mix(self.seed, who), count)),
+            });
+        }
+    }
 }
 
 impl SimNode {
@@ -159,12 +190,12 @@ impl SimNode {
         effects: &mut Effects,
     ) -> Result<Loss, Unopened> {
         let layout = self.layout.clone();
+        let has_past = self.life > self.born;
         let site = Site {
             layout: &layout,
             node: self.id,
-            life: self.life,
-            has_past: self.life > self.born,
-            boot,
+            keeps_records: boot.keeps_records,
+            birth: &boot.births(&layout, self.id, self.life, has_past),
         };
         let mut host = self.protocol.create(&site);
         let past = self.disk.open(&layout.on_node(self.id))?;
@@ -172,7 +203,13 @@ impl SimNode {
         host.recover(past)?;
         self.told = self.disk.durable();
         self.called_at = now;
-        host.start(&site, &mut self.outside(now, effects));
+        let loops = layout.options.loops;
+        let seed = u64::from(self.id.0) << 32 | u64::from(self.life);
+        let start = Start {
+            records: boot.scenario.records,
+            loops: (loops > 1).then_some((loops, mix(boot.seed, seed))),
+        };
+        host.start(start, &mut self.outside(now, effects));
         self.burst_open = true;
         self.host = Some(host);
         Ok(loss)
@@ -198,9 +235,8 @@ impl SimNode {
         let site = Site {
             layout: &layout,
             node: self.id,
-            life: self.life,
-            has_past: false,
-            boot,
+            keeps_records: boot.keeps_records,
+            birth: &boot.births(&layout, self.id, self.life, false),
         };
         host.reconfigure(&site, &mut self.outside(now, effects));
         self.host = Some(host);
@@ -248,17 +284,22 @@ impl SimNode {
         let Some(host) = &mut self.host else {
             return Ok(());
         };
+        let (now, clock) = (self.clock.read(read_at), self.clock.read(now));
         let outside = &mut Outside {
             disk: &mut self.disk,
-            now: self.clock.read(read_at),
-            clock: self.clock.read(now),
-            effects,
+            now,
+            clock,
+            effects: &mut *effects,
         };
-        host.on_durable(self.told, burst, outside, watch);
+        host.run_loops(burst.run, outside, watch);
+        host.on_durable(self.told, outside);
         let durable = outside.disk.durable();
         (self.told_before, self.told) = (self.told, self.told.max(durable));
         for (from, snapshot) in self.stored.drain(..) {
-            host.on_snapshot(from, snapshot, outside, watch);
+            host.on_snapshot(from, snapshot, outside);
+            host.instance(from)
+                .into_iter()
+                .for_each(|it| watch(from, it));
         }
         if std::mem::replace(&mut self.roles_drain, self.drains) != self.drains {
             host.drain(self.drains, outside);
@@ -266,7 +307,7 @@ impl SimNode {
         self.checkpoint = host.take_in(outside).or(self.checkpoint);
         match self.checkpoint {
             Some((written, needed)) if durable >= written => {
-                outside.disk.truncate_below(needed);
+                self.disk.truncate_below(needed);
                 self.checkpoint = None;
             }
             None if burst.checkpoint => self.checkpoint = host.checkpoint(outside),
@@ -276,10 +317,16 @@ impl SimNode {
             let Some((members, bytes)) = self.arrived.pop_front() else {
                 break;
             };
-            host.deliver(members, &bytes)?;
+            host.receive(members, &bytes)?;
         }
         self.burst_open = !burst.ends;
-        host.run(burst, outside, watch)
+        let outside = &mut Outside {
+            disk: &mut self.disk,
+            now,
+            clock,
+            effects,
+        };
+        run(&mut **host, burst, outside, watch)
     }
 
     /// Whether what it sends now may have waited for the disk since the level was higher.
@@ -301,5 +348,32 @@ impl SimNode {
     /// The time of the next timer.
     pub(crate) fn next_timer(&self) -> Option<Micros> {
         Some(self.clock.when(self.host.as_ref()?.next_timer()?))
+    }
+}
+
+/// Passes queued messages to roles and fires their timers, on the main loop and then on role loops.
+fn run(
+    host: &mut dyn Roles,
+    burst: &Burst,
+    outside: &mut Outside<'_>,
+    watch: &mut Watcher<'_>,
+) -> Result<(), String> {
+    for _ in 0..burst.run {
+        let Some((taker, _)) = host.front() else {
+            break;
+        };
+        host.run_one(outside);
+        watch(taker, host.instance(taker).expect("it was just called"));
+    }
+    host.fire_timers(outside);
+    if burst.ends {
+        host.end_burst(outside);
+    }
+    host.run_loops(burst.run, outside, watch);
+    match host.ignored() {
+        0 => Ok(()),
+        // The argument for ignoring them (`Node::run`) is that it keeps no client waiting, for
+        // there are none.
+        _ => Err("a message names an epoch of which its sender has not told this node".into()),
     }
 }

@@ -3,8 +3,7 @@
 
 mod typed;
 
-use crate::disk::{Disk, Past};
-use crate::node::{Boot, Burst};
+use crate::disk::Past;
 use crate::oracle::{Oracle, OwnInvariants};
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
@@ -13,7 +12,7 @@ use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::level::Level;
 use ionian_kernel::machine::Frozen;
 use ionian_kernel::membership::Membership;
-use ionian_kernel::protocol::{AnyProtocol, Description, Instance, Message, Protocol, any};
+use ionian_kernel::protocol::{AnyProtocol, Birth, Description, Instance, Message, Protocol, any};
 use ionian_kernel::role::Lsn;
 use ionian_kernel::status::Status;
 use ionian_kernel::time::Instant;
@@ -21,6 +20,7 @@ use ionian_kernel::trace::Event;
 use ionian_kernel::wire::{Wire, WireError, decode_all, encode_all};
 use std::any::Any;
 use std::fmt::Debug;
+use std::rc::Rc;
 use typed::NodeRoles;
 
 /// A protocol that can be simulated.
@@ -78,11 +78,23 @@ pub(crate) fn configured<P: Protocol>(layout: &Layout) -> P::Config {
 pub(crate) struct Site<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) node: NodeId,
-    /// The number of crashes of the node.
-    pub(crate) life: u32,
-    /// Whether an earlier process of the node has taken part in the cluster.
-    pub(crate) has_past: bool,
-    pub(crate) boot: &'a Boot<'a>,
+    /// Whether ordinary records are stored.
+    pub(crate) keeps_records: bool,
+    /// Passes on what the instance with this address is created with.
+    pub(crate) birth: &'a dyn Fn(Address, &mut Create<'_>),
+}
+
+/// Takes what an instance is created with.
+pub(crate) type Create<'a> = dyn FnMut(Birth<'_>) + 'a;
+
+/// How roles start.
+#[derive(Default)]
+pub(crate) struct Start {
+    /// Whether they note everything for traces.
+    pub(crate) records: bool,
+    /// The number of event loops that they are distributed over, if there are several, and the seed
+    /// of what each loop does when.
+    pub(crate) loops: Option<(usize, u64)>,
 }
 
 /// A role instance without the types of its protocol: an oracle of one protocol casts it to
@@ -99,7 +111,7 @@ impl<I: Instance + Any> AnyInstance for I {
 }
 
 /// A message without the type of its protocol.
-pub(crate) trait AnyMessage: Debug {
+pub trait AnyMessage: Any + Debug {
     /// See [`Message::name`].
     fn name(&self) -> &'static str;
 
@@ -110,10 +122,13 @@ pub(crate) trait AnyMessage: Debug {
     fn encode(&self) -> Vec<u8>;
 
     /// Decodes an encoded message of the same protocol, and encodes it again.
+    ///
+    /// # Errors
+    /// If the bytes are no message of the protocol.
     fn encode_again(&self, bytes: &Bytes) -> Result<Vec<u8>, WireError>;
 }
 
-impl<M: Message> AnyMessage for M {
+impl<M: Message + Any> AnyMessage for M {
     fn name(&self) -> &'static str {
         Message::name(self)
     }
@@ -136,7 +151,7 @@ impl<M: Message> AnyMessage for M {
 pub(crate) struct Effects {
     /// The messages that leave the node: the kind of their destinations, the destinations, the
     /// message.
-    pub(crate) sends: Vec<(u8, Members, Box<dyn AnyMessage>)>,
+    pub(crate) sends: Vec<(u8, Members, Rc<dyn AnyMessage>)>,
     pub(crate) replies: Vec<(ClientId, Reply)>,
     /// The number of records that were appended.
     pub(crate) records: u64,
@@ -149,9 +164,24 @@ pub(crate) struct Effects {
     pub(crate) reached: Vec<&'static str>,
 }
 
+/// Where the roles of a node store their records and snapshots.
+pub(crate) trait Log {
+    /// Appends a record, and returns its position.
+    fn append(&mut self, from: Address, record: &[u8]) -> Lsn;
+
+    /// The position of the next record.
+    fn next(&self) -> Lsn;
+
+    /// The position up to which everything is on disk.
+    fn durable(&self) -> Lsn;
+
+    /// Begins to store a snapshot of a role, in place of its last one.
+    fn store_snapshot(&mut self, from: Address, stamp: u64, snapshot: Bytes);
+}
+
 /// The surroundings of a node's roles while they are called.
 pub(crate) struct Outside<'a> {
-    pub(crate) disk: &'a mut Disk,
+    pub(crate) disk: &'a mut dyn Log,
     /// The time that the roles receive.
     pub(crate) now: Instant,
     /// What the node's clock shows: later, if input has come since the clock was read.
@@ -171,30 +201,18 @@ pub(crate) trait Roles {
     /// Gives each role what the disk holds of it.
     fn recover(&mut self, past: Past) -> Result<(), String>;
 
-    /// Starts the roles, some of them on role loops if the layout has several event loops.
-    fn start(&mut self, site: &Site<'_>, outside: &mut Outside<'_>);
+    /// Starts the roles.
+    fn start(&mut self, start: Start, outside: &mut Outside<'_>);
 
     /// Hands an application's request to a client lane of the node.
     fn submit(&mut self, lane: ClientId, request: Request);
 
     /// Takes in that the log is on disk as far as the disk says; the roles know of everything up to
-    /// `known`. Role loops run before that.
-    fn on_durable(
-        &mut self,
-        known: Lsn,
-        burst: &Burst,
-        outside: &mut Outside<'_>,
-        watch: &mut Watcher<'_>,
-    );
+    /// `known`.
+    fn on_durable(&mut self, known: Lsn, outside: &mut Outside<'_>);
 
     /// A snapshot of an instance is on disk, or (with false) has found no room.
-    fn on_snapshot(
-        &mut self,
-        from: Address,
-        snapshot: (u64, bool),
-        outside: &mut Outside<'_>,
-        watch: &mut Watcher<'_>,
-    );
+    fn on_snapshot(&mut self, from: Address, snapshot: (u64, bool), outside: &mut Outside<'_>);
 
     /// The roles drain from now on, or end that.
     fn drain(&mut self, drains: bool, outside: &mut Outside<'_>);
@@ -208,22 +226,31 @@ pub(crate) trait Roles {
     fn checkpoint(&mut self, outside: &mut Outside<'_>) -> Option<Checkpoint>;
 
     /// Queues a message of another node.
+    fn deliver(&mut self, members: Members, message: Rc<dyn AnyMessage>);
+
+    /// Queues an encoded message of another node.
     ///
     /// # Errors
     /// If the bytes are no message of the protocol.
-    fn deliver(&mut self, members: Members, bytes: &Bytes) -> Result<(), String>;
+    fn receive(&mut self, members: Members, bytes: &Bytes) -> Result<(), String>;
 
-    /// Passes queued messages to roles and fires their timers, on the main loop and then on role
-    /// loops.
-    ///
-    /// # Errors
-    /// If a message was ignored because it names an epoch that is not known.
-    fn run(
-        &mut self,
-        burst: &Burst,
-        outside: &mut Outside<'_>,
-        watch: &mut Watcher<'_>,
-    ) -> Result<(), String>;
+    /// The next message of the main loop and its receiver.
+    fn front(&self) -> Option<(Address, &dyn AnyMessage)>;
+
+    /// Passes the next message to its receiver.
+    fn run_one(&mut self, outside: &mut Outside<'_>);
+
+    /// Calls the roles of the main loop whose timers have expired.
+    fn fire_timers(&mut self, outside: &mut Outside<'_>);
+
+    /// Ends the burst of the main loop.
+    fn end_burst(&mut self, outside: &mut Outside<'_>);
+
+    /// Role loops pass up to `most` messages each, and fire timers.
+    fn run_loops(&mut self, most: usize, outside: &Outside<'_>, watch: &mut Watcher<'_>);
+
+    /// The number of messages that were ignored because they name an epoch that is not known.
+    fn ignored(&self) -> u64;
 
     /// The roles follow a change of the membership: those that stay learn it, new ones are created
     /// and started, the others are retired.
@@ -234,6 +261,9 @@ pub(crate) trait Roles {
 
     /// The earliest time at which a role needs a call of its timer.
     fn next_timer(&self) -> Option<Instant>;
+
+    /// An instance of the main loop.
+    fn instance(&self, address: Address) -> Option<&dyn AnyInstance>;
 
     /// The instances, in an order that does not depend on their loops if there are several: what is
     /// looked at first may matter to invariants.

@@ -12,7 +12,7 @@ use crate::node::{Boot, Burst, SimNode};
 use crate::oracle::{Oracle, View};
 use crate::report::{Failure, FailureKind, Report};
 use crate::rest::Rest;
-use crate::roles::{AnyInstance, AnyMessage, Effects, Simulated};
+use crate::roles::{AnyInstance, AnyMessage, Effects, Log as _, Simulated};
 use crate::run::Watch;
 use crate::scenario::{Canary, Scenario};
 use crate::swarm::Knobs;

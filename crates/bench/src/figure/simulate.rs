@@ -23,6 +23,7 @@ use ionian_planner::demand::Measured;
 use ionian_planner::executed::Counted;
 use ionian_planner::projection::{Projection, project};
 use ionian_protocols::registry::{Work, with_protocol};
+use ionian_sim::Simulated;
 use ionian_sim::performance::{self, Setting};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -203,16 +204,14 @@ impl Bench {
         exempt: &[&str],
         clients: usize,
     ) -> Result<Point> {
-        let simulation = Simulation {
-            bench: self,
-            measured: &*self.measured(deployment, workload)?,
-            deployment,
-            workload,
-            exempt,
-            clients,
-        };
-        let measured = with_protocol(&deployment.protocol, simulation)
-            .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))??;
+        let protocol = simulated(&deployment.protocol)?;
+        let demand = self.measured(deployment, workload)?;
+        let layout = deployment.layout(protocol.description().kinds)?;
+        let costs = MessageCosts::new(&demand, &layout, exempt);
+        let service = KeyValue(Commands::new(&workload.load(KEYS, true)));
+        let client_kinds = demand.kinds_named(&[&[CLIENT], exempt].concat());
+        let setting = self.setting(layout.clone(), client_kinds, workload, clients);
+        let measured = performance::measure(protocol, &setting, &costs, &service)?;
         let ms = |us: f64| Some(us / 1000.0);
         let point = Point::new(series, Measure::Simulated, measured.requests_per_second);
         Ok(Point {
@@ -225,14 +224,13 @@ impl Bench {
         })
     }
 
-    fn setting(&self, simulation: &Simulation<'_>, layout: Layout) -> Setting {
-        let Simulation {
-            measured,
-            workload,
-            exempt,
-            clients,
-            ..
-        } = *simulation;
+    fn setting(
+        &self,
+        layout: Layout,
+        client_kinds: Vec<u8>,
+        workload: &Workload,
+        clients: usize,
+    ) -> Setting {
         let rounds = if self.quick { 3 } else { 20 };
         let least = if self.quick { 1_000 } else { 20_000 };
         Setting {
@@ -240,7 +238,7 @@ impl Bench {
             clients,
             read_fraction: workload.read_fraction,
             read_level: workload.read_level,
-            client_kinds: measured.kinds_named(&[&[CLIENT], exempt].concat()),
+            client_kinds,
             network_delay_us: self.network_delay_us,
             network_jitter: NETWORK_JITTER,
             wake_us: self.wake_us,
@@ -252,25 +250,18 @@ impl Bench {
     }
 }
 
-/// One deployment that is to be simulated.
-struct Simulation<'a> {
-    bench: &'a Bench,
-    measured: &'a Measured,
-    deployment: &'a Deployment,
-    workload: &'a Workload,
-    exempt: &'a [&'a str],
-    clients: usize,
+/// The protocol of this name.
+pub(super) fn simulated(name: &str) -> Result<Simulated> {
+    with_protocol(name, Simulate).with_context(|| format!("protocol = {name:?}: does not exist"))
 }
 
-impl Work for Simulation<'_> {
-    type Output = Result<performance::Measured>;
+struct Simulate;
 
-    fn run<P: Protocol>(self) -> Self::Output {
-        let layout = self.deployment.layout(P::KINDS)?;
-        let setting = self.bench.setting(&self, layout.clone());
-        let costs = MessageCosts::new(self.measured, &layout, self.exempt);
-        let service = KeyValue(Commands::new(&self.workload.load(KEYS, true)));
-        Ok(performance::measure::<P>(&setting, &costs, &service)?)
+impl Work for Simulate {
+    type Output = Simulated;
+
+    fn run<P: Protocol>(self) -> Simulated {
+        Simulated::of::<P>()
     }
 }
 

@@ -2,12 +2,11 @@
 //! deployment is measured.
 
 use ionian_kernel::layout::{Address, Layout};
-use ionian_kernel::protocol::{Message as _, Protocol};
-use ionian_kernel::wire::Wire;
 use ionian_planner::demand::{Measured, Message};
 use ionian_planner::executed::executed;
+use ionian_sim::AnyMessage;
 use ionian_sim::performance::Costs;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// What the messages of one deployment cost.
@@ -19,7 +18,6 @@ pub(crate) struct MessageCosts<'a> {
     /// For a node that did not handle a message when it was measured: what it costs the node that
     /// handled the most of them.
     elsewhere: BTreeMap<(u8, &'static str), Message>,
-    encoded: RefCell<Vec<u8>>,
     /// The message that a node handles, and how many commands were executed before.
     handled: Cell<Option<(&'static str, u64)>>,
 }
@@ -39,7 +37,6 @@ impl<'a> MessageCosts<'a> {
             layout,
             free: measured.kinds_named(exempt),
             elsewhere,
-            encoded: RefCell::default(),
             handled: Cell::default(),
         }
     }
@@ -52,8 +49,8 @@ impl<'a> MessageCosts<'a> {
     }
 }
 
-impl<P: Protocol> Costs<P> for MessageCosts<'_> {
-    fn of(&self, to: Address, message: &P::Message) -> f64 {
+impl Costs for MessageCosts<'_> {
+    fn of(&self, to: Address, message: &dyn AnyMessage) -> f64 {
         self.handled.set(Some((message.name(), executed())));
         if self.free.contains(&to.kind) {
             return 0.0;
@@ -61,13 +58,10 @@ impl<P: Protocol> Costs<P> for MessageCosts<'_> {
         let Some(cost) = self.message(to, message.name()) else {
             return 0.0;
         };
-        if !cost.has_sizes() {
-            return cost.us(0);
+        match cost.has_sizes() {
+            true => cost.us(message.encode().len()),
+            false => cost.us(0),
         }
-        let mut encoded = self.encoded.borrow_mut();
-        encoded.clear();
-        message.encode(&mut encoded);
-        cost.us(encoded.len())
     }
 
     fn executing(&self, to: Address) -> f64 {

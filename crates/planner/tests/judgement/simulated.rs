@@ -6,12 +6,12 @@ use ionian_kernel::client::ReadLevel;
 use ionian_kernel::histogram::Times;
 use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::{Message as _, Protocol};
-use ionian_kernel::wire::Wire;
+use ionian_kernel::protocol::Protocol;
 use ionian_machines::nothing::Nothing;
 use ionian_planner::live::rates::{Counts, Rates};
 use ionian_planner::prices::{Commands, Corner, Prices};
-use ionian_protocols::multipaxos::{Message, MultiPaxos};
+use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_sim::AnyMessage;
 use ionian_sim::performance::{Costs, Service, Setting, measure};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -48,14 +48,12 @@ impl TrueCosts {
     }
 }
 
-impl Costs<MultiPaxos> for TrueCosts {
-    fn of(&self, to: Address, message: &Message) -> f64 {
+impl Costs for TrueCosts {
+    fn of(&self, to: Address, message: &dyn AnyMessage) -> f64 {
         let Some(price) = self.prices.get(message.name()) else {
             return 0.0;
         };
-        let mut encoded = Vec::new();
-        message.encode(&mut encoded);
-        let us = price.us(1.0, encoded.len() as f64);
+        let us = price.us(1.0, message.encode().len() as f64);
         *self.spent.borrow_mut().entry(to).or_default() += us;
         *self.handled.borrow_mut().entry(to).or_default() += 1;
         us
@@ -108,7 +106,8 @@ pub(crate) fn simulate(deployment: &Deployment, clients: usize, costs: &TrueCost
     };
     costs.spent.borrow_mut().clear();
     costs.handled.borrow_mut().clear();
-    let measured = measure::<MultiPaxos>(&setting, costs, &Writes).unwrap();
+    let protocol = ionian_sim::Simulated::of::<MultiPaxos>();
+    let measured = measure(protocol, &setting, costs, &Writes).unwrap();
     let commands = measured.requests_per_second;
     let all = (COMMANDS.0 + measured.requests) as f64;
     let gateways = deployment.nodes.iter().filter(|it| it.gateway.is_some());

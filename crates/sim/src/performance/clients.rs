@@ -44,7 +44,7 @@ impl Clients {
         now: Nanos,
         index: usize,
         setting: &Setting,
-        service: &impl Service,
+        service: &dyn Service,
     ) -> (ClientId, Request) {
         let reads = self.random.chance(setting.read_fraction);
         let client = &mut self.clients[index];

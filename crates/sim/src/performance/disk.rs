@@ -1,8 +1,9 @@
 //! The disk of a node, which takes no time: what was written is stored at once.
 
+use crate::disk::{Loss, Past};
+use crate::roles::Log;
 use bytes::Bytes;
 use ionian_kernel::layout::Address;
-use ionian_kernel::machine::Frozen;
 use ionian_kernel::role::Lsn;
 use std::collections::BTreeMap;
 
@@ -29,36 +30,45 @@ impl Disk {
         self.keeps
     }
 
-    pub(super) fn append(&mut self, from: Address, record: &[u8]) -> Lsn {
-        if self.keeps {
-            self.records.push((from, Bytes::copy_from_slice(record)));
+    /// What a node finds that starts.
+    pub(super) fn past(&self) -> Past {
+        let snapshots = self.snapshots.iter();
+        let records = (1..).map(Lsn).zip(&self.records);
+        Past {
+            snapshots: snapshots
+                .map(|(from, (stamp, snapshot))| (*from, *stamp, snapshot.clone()))
+                .collect(),
+            records: records
+                .map(|(lsn, (from, record))| (*from, lsn, record.clone()))
+                .collect(),
+            loss: Loss::default(),
         }
-        self.end()
-    }
-
-    /// The position of the last record.
-    pub(super) fn end(&self) -> Lsn {
-        Lsn(self.records.len() as u64)
-    }
-
-    /// All records and their positions, the oldest first.
-    pub(super) fn records(&self) -> impl Iterator<Item = (Lsn, &(Address, Bytes))> {
-        (1..).map(Lsn).zip(&self.records)
-    }
-
-    pub(super) fn store(&mut self, from: Address, stamp: u64, mut frozen: Box<dyn Frozen>) {
-        let mut snapshot = Vec::new();
-        while frozen.write_some(&mut snapshot) {}
-        self.snapshots.insert(from, (stamp, snapshot.into()));
-        self.stored.push((from, stamp));
-    }
-
-    pub(super) fn snapshots(&self) -> impl Iterator<Item = (&Address, &(u64, Bytes))> {
-        self.snapshots.iter()
     }
 
     /// The snapshots that were stored since this was last asked.
     pub(super) fn take_stored(&mut self) -> Vec<(Address, u64)> {
         std::mem::take(&mut self.stored)
+    }
+}
+
+impl Log for Disk {
+    fn append(&mut self, from: Address, record: &[u8]) -> Lsn {
+        if self.keeps {
+            self.records.push((from, Bytes::copy_from_slice(record)));
+        }
+        self.durable()
+    }
+
+    fn next(&self) -> Lsn {
+        Lsn(self.durable().0 + 1)
+    }
+
+    fn durable(&self) -> Lsn {
+        Lsn(self.records.len() as u64)
+    }
+
+    fn store_snapshot(&mut self, from: Address, stamp: u64, snapshot: Bytes) {
+        self.snapshots.insert(from, (stamp, snapshot));
+        self.stored.push((from, stamp));
     }
 }

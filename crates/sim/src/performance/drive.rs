@@ -6,24 +6,24 @@ use super::links::Links;
 use super::server::{Nanos, Terms};
 use super::{Costs, Measured, Service, Setting};
 use crate::event::Heap;
+use crate::roles::Simulated;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::LayoutError;
-use ionian_kernel::protocol::Protocol;
 
-enum Event<M> {
+enum Event {
     /// Messages of a burst arrive at a node.
-    Arrive { server: usize, messages: Parcel<M> },
+    Arrive { server: usize, messages: Parcel },
     /// A server has work to do.
     Look(usize),
 }
 
-struct Run<'a, P: Protocol, C, S> {
+struct Run<'a> {
     setting: &'a Setting,
-    costs: &'a C,
-    service: &'a S,
-    fleet: Fleet<P>,
+    costs: &'a dyn Costs,
+    service: &'a dyn Service,
+    fleet: Fleet,
     clients: Clients,
-    heap: Heap<Event<P::Message>>,
+    heap: Heap<Event>,
     links: Links,
 }
 
@@ -35,13 +35,20 @@ struct Run<'a, P: Protocol, C, S> {
 /// # Panics
 /// If there is no client, or a request is refused, for example because it was in flight for longer
 /// than the layout's patience.
-pub fn measure<P: Protocol>(
+pub fn measure(
+    protocol: Simulated,
     setting: &Setting,
-    costs: &impl Costs<P>,
-    service: &impl Service,
+    costs: &dyn Costs,
+    service: &dyn Service,
 ) -> Result<Measured, LayoutError> {
     assert!(setting.clients > 0, "a measurement needs a client");
-    let mut run = Run::<P, _, _>::new(setting, costs, service)?;
+    let Setting {
+        layout,
+        client_kinds,
+        ..
+    } = setting;
+    let fleet = Fleet::new(protocol, layout, client_kinds, service, false)?;
+    let mut run = Run::new(fleet, setting, costs, service);
     run.start();
     run.until(|run| run.clients.answered >= setting.warm_up_requests);
     let (began, answered) = (run.heap.now(), run.clients.answered);
@@ -59,15 +66,19 @@ pub fn measure<P: Protocol>(
     })
 }
 
-impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
-    fn new(setting: &'a Setting, costs: &'a C, service: &'a S) -> Result<Self, LayoutError> {
-        let fleet = Fleet::new(&setting.layout, &setting.client_kinds, service, false)?;
+impl<'a> Run<'a> {
+    fn new(
+        fleet: Fleet,
+        setting: &'a Setting,
+        costs: &'a dyn Costs,
+        service: &'a dyn Service,
+    ) -> Self {
         let lanes: Vec<ClientId> = setting.layout.all::<ClientId>(0).iter().collect();
         let (clients, links) = (
             Clients::new(setting, &lanes),
             Links::new(fleet.len(), setting),
         );
-        Ok(Run {
+        Run {
             setting,
             costs,
             service,
@@ -75,7 +86,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
             clients,
             heap: Heap::new(),
             links,
-        })
+        }
     }
 
     fn start(&mut self) {
@@ -138,7 +149,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
             at,
             parcels,
             replies,
-        }: Done<P::Message>,
+        }: Done,
     ) {
         for (server, messages) in parcels {
             let arrives = self.links.arrival(from, server, at);

@@ -1,66 +1,71 @@
 //! All nodes of a measured deployment, and the nodes of each instance.
 
-use super::server::{Nanos, Outcome, Server, Terms};
+use super::server::{Nanos, Server, Terms};
 use super::{Costs, Service};
+use crate::roles::{AnyMessage, Effects, Simulated};
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::{ClientId, Index, MAX_INSTANCES, Members};
 use ionian_kernel::layout::{Address, Layout, LayoutError, NodeId};
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::status::Leads;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// All nodes, identified by their index in the layout.
-pub(super) struct Fleet<P: Protocol> {
-    servers: Vec<Server<P>>,
+pub(super) struct Fleet {
+    protocol: Simulated,
+    servers: Vec<Server>,
     /// The server of each instance, by kind and index.
     places: Vec<Vec<Option<usize>>>,
-    outcome: Outcome<P::Message>,
+    effects: Effects,
     layout: Layout,
-    config: P::Config,
 }
 
-/// The messages of one burst to one node, each with the receiving instances.
-pub(super) type Parcel<M> = Vec<(Members, M)>;
+/// A message with the receiving instances.
+pub(super) type Addressed = (Members, Rc<dyn AnyMessage>);
+
+/// The messages of one burst to one node.
+pub(super) type Parcel = Vec<Addressed>;
 
 /// The result of a burst.
-pub(super) struct Done<M> {
+pub(super) struct Done {
     /// When the node finished the burst: its messages leave then.
     pub(super) at: Nanos,
     /// The messages to each other node.
-    pub(super) parcels: BTreeMap<usize, Parcel<M>>,
+    pub(super) parcels: BTreeMap<usize, Parcel>,
     /// Answers to clients.
     pub(super) replies: Vec<(ClientId, Reply)>,
 }
 
-impl<P: Protocol> Fleet<P> {
+impl Fleet {
     /// The nodes of `layout`, with disks or without; nodes with no other roles than `client_kinds`
     /// take no time.
     pub(super) fn new(
+        protocol: Simulated,
         layout: &Layout,
         client_kinds: &[u8],
-        service: &impl Service,
+        service: &dyn Service,
         has_disks: bool,
     ) -> Result<Self, LayoutError> {
-        let config = P::configure(layout.clone())?;
+        protocol.protocol().configure(layout.clone())?;
         let nodes: Vec<_> = layout.nodes().into_iter().collect();
         let servers = nodes
             .iter()
-            .map(|node| Server::new(*node, layout, client_kinds, &config, service, has_disks))
+            .map(|node| Server::new(protocol, *node, layout, client_kinds, service, has_disks))
             .collect();
         let place = |kind, index| {
             let node = layout.node_of(Address { kind, index })?;
             nodes.iter().position(|known| *known == node)
         };
         let indices = || 0..MAX_INSTANCES as Index;
-        let places = (0..P::KINDS.len() as u8)
+        let places = (0..protocol.description().kinds.len() as u8)
             .map(|kind| indices().map(|index| place(kind, index)).collect())
             .collect();
         Ok(Fleet {
+            protocol,
             servers,
             places,
-            outcome: Outcome::new(),
+            effects: Effects::default(),
             layout: layout.clone(),
-            config,
         })
     }
 
@@ -75,24 +80,19 @@ impl<P: Protocol> Fleet<P> {
     }
 
     /// Starts the roles of a node.
-    pub(super) fn start(&mut self, server: usize) -> Done<P::Message> {
+    pub(super) fn start(&mut self, server: usize) -> Done {
         self.start_at(server, 0)
     }
 
     /// Starts a node again, with what its disk holds.
-    pub(super) fn restart(
-        &mut self,
-        server: usize,
-        now: Nanos,
-        service: &impl Service,
-    ) -> Done<P::Message> {
-        self.servers[server].boot(&self.layout, &self.config, service);
+    pub(super) fn restart(&mut self, server: usize, now: Nanos, service: &dyn Service) -> Done {
+        self.servers[server].boot(self.protocol, &self.layout, service);
         self.start_at(server, now)
     }
 
-    fn start_at(&mut self, server: usize, now: Nanos) -> Done<P::Message> {
-        self.servers[server].start(now, &mut self.outcome);
-        let (parcels, replies) = (self.parcels(), std::mem::take(&mut self.outcome.replies));
+    fn start_at(&mut self, server: usize, now: Nanos) -> Done {
+        self.servers[server].start(now, &mut self.effects);
+        let (parcels, replies) = self.sent();
         Done {
             at: now,
             parcels,
@@ -101,7 +101,7 @@ impl<P: Protocol> Fleet<P> {
     }
 
     /// Messages of another node have arrived.
-    pub(super) fn arrive(&mut self, server: usize, messages: Parcel<P::Message>) {
+    pub(super) fn arrive(&mut self, server: usize, messages: Parcel) {
         self.servers[server].arrived.extend(messages);
     }
 
@@ -129,14 +129,14 @@ impl<P: Protocol> Fleet<P> {
         &mut self,
         server: usize,
         now: Nanos,
-        costs: &impl Costs<P>,
+        costs: &dyn Costs,
         terms: Terms,
-    ) -> Done<P::Message> {
+    ) -> Done {
         self.servers[server].looks_at = None;
-        let mut us = self.servers[server].burst(now, costs, terms, &mut self.outcome);
-        let (parcels, replies) = (self.parcels(), std::mem::take(&mut self.outcome.replies));
+        let mut us = self.servers[server].burst(now, costs, terms, &mut self.effects);
+        let (parcels, replies) = self.sent();
         for (_, message) in parcels.values().flatten() {
-            us += costs.carrying(message);
+            us += costs.carrying(&**message);
         }
         us += replies.len() as f64 * costs.serving();
         Done {
@@ -146,10 +146,18 @@ impl<P: Protocol> Fleet<P> {
         }
     }
 
-    /// Groups the messages of a burst by receiving node.
-    fn parcels(&mut self) -> BTreeMap<usize, Parcel<P::Message>> {
-        let mut parcels: BTreeMap<usize, Parcel<P::Message>> = BTreeMap::new();
-        for (kind, members, message) in self.outcome.sends.drain(..) {
+    /// The messages of a burst, by receiving node, and its answers to clients.
+    fn sent(&mut self) -> (BTreeMap<usize, Parcel>, Vec<(ClientId, Reply)>) {
+        let Effects {
+            sends,
+            replies,
+            announced,
+            ..
+        } = std::mem::take(&mut self.effects);
+        let changes = "no client of a measurement changes the membership";
+        assert!(announced.is_none(), "{changes}");
+        let mut parcels: BTreeMap<usize, Parcel> = BTreeMap::new();
+        for (kind, members, message) in sends {
             // Each node receives a message once, for all its instances.
             let mut nodes: BTreeMap<usize, Members> = BTreeMap::new();
             for index in members.iter() {
@@ -164,7 +172,7 @@ impl<P: Protocol> Fleet<P> {
                     .push((members, message.clone()));
             }
         }
-        parcels
+        (parcels, replies)
     }
 
     /// A node does nothing until then.

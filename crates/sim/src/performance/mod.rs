@@ -30,19 +30,19 @@ mod links;
 mod server;
 pub mod wan;
 
+use crate::roles::AnyMessage;
 use bytes::Bytes;
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
 
 pub use drive::measure;
 
 /// The cost of messages.
-pub trait Costs<P: Protocol> {
+pub trait Costs {
     /// Processor time in microseconds of the instance at `to` for `message`, including everything
     /// that it sends because of it.
-    fn of(&self, to: Address, message: &P::Message) -> f64;
+    fn of(&self, to: Address, message: &dyn AnyMessage) -> f64;
 
     /// Additional processor time in microseconds of the instance at `to`, which has now handled the
     /// message of the last call of [`of`](Costs::of): for what it has executed because of it.
@@ -53,7 +53,7 @@ pub trait Costs<P: Protocol> {
 
     /// Additional processor time in microseconds at each of the two nodes, because `message` goes
     /// from one to the other.
-    fn carrying(&self, message: &P::Message) -> f64 {
+    fn carrying(&self, message: &dyn AnyMessage) -> f64 {
         let _ = message;
         0.0
     }
@@ -80,8 +80,9 @@ pub trait Service {
 pub struct Setting {
     /// The deployment.
     pub layout: Layout,
-    /// The indices in [`KINDS`](Protocol::KINDS) of the roles on the clients' machines. A node
-    /// without other roles takes no time, and each of its messages is a separate burst.
+    /// The indices of the roles on the clients' machines in the protocol's
+    /// [`kinds`](ionian_kernel::protocol::Description::kinds). A node without other roles takes no
+    /// time, and each of its messages is a separate burst.
     pub client_kinds: Vec<u8>,
     /// The number of clients, each with one request in flight.
     pub clients: usize,

@@ -11,7 +11,7 @@ use crate::machine::{self, Lists};
 use crate::model::Model;
 use crate::node::{Boot, Burst, SimNode};
 use crate::oracle::{Oracle, View};
-use crate::roles::{Effects, Simulated};
+use crate::roles::{Effects, Log as _, Simulated};
 use crate::scenario::Scenario;
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};

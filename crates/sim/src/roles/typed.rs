@@ -1,11 +1,10 @@
 //! The roles of a node with the type of their protocol.
 
-use super::{AnyInstance, Checkpoint, Outside, Roles, Site, Watcher, configured};
+use super::{
+    AnyInstance, AnyMessage, Checkpoint, Outside, Roles, Site, Start, Watcher, configured,
+};
 use crate::disk::Past;
 use crate::loops::RoleLoops;
-use crate::node::Burst;
-use crate::trace::mix;
-use crate::{giving_up, workers};
 use bytes::Bytes;
 use ionian_kernel::client::{Reply, Request};
 use ionian_kernel::id::{ClientId, Members};
@@ -15,11 +14,13 @@ use ionian_kernel::membership::Membership;
 use ionian_kernel::node::homes::Hub;
 use ionian_kernel::node::role_loop::{Input, Instances};
 use ionian_kernel::node::{Node, World};
-use ionian_kernel::protocol::{Birth, Protocol};
+use ionian_kernel::protocol::Protocol;
 use ionian_kernel::role::Lsn;
 use ionian_kernel::time::Instant;
 use ionian_kernel::trace::{Event, Recording};
 use ionian_kernel::wire::{Reader, decode_all};
+use std::any::Any;
+use std::rc::Rc;
 
 /// The roles of a node of the protocol `P`.
 pub(super) struct NodeRoles<P: Protocol> {
@@ -41,44 +42,36 @@ fn missing<P: Protocol>(
     config: &P::Config,
     is_here: impl Fn(Address) -> bool,
 ) -> Instances<P> {
-    let Site {
-        layout, node, boot, ..
-    } = *site;
-    let mut missing = layout.on_node(node);
+    let mut missing = site.layout.on_node(site.node);
     missing.retain(|address| !is_here(*address));
-    let guard = giving_up::guard(boot.scenario, node);
-    let create = |address: Address| {
-        let who =
-            u64::from(address.kind) << 32 | u64::from(address.index) << 24 | u64::from(site.life);
-        let birth = Birth {
-            address,
-            node,
-            seed: mix(boot.seed, who ^ u64::from(layout.epoch.0) << 40),
-            keeps_records: boot.keeps_records,
-            amnesiac: site.has_past && !boot.keeps_records && boot.tells_amnesia,
-            machine: &|| (boot.machine)(address, site.life),
-            guard: guard.as_ref(),
-            workers: Some(&|count| workers::hire(mix(boot.seed, who), count)),
-        };
-        (address, P::instantiate(config, birth))
-    };
-    missing.into_iter().map(create).collect()
+    let mut instances = Vec::new();
+    for address in missing {
+        (site.birth)(address, &mut |birth| {
+            instances.push((address, P::instantiate(config, birth)));
+        });
+    }
+    instances
 }
 
 impl<P: Protocol> NodeRoles<P> {
     /// See [`Simulated::create`](super::Simulated::create).
     pub(super) fn create(site: &Site<'_>) -> Box<dyn Roles> {
         let config = configured::<P>(site.layout);
-        let mut node = Node::<P>::new(&config, site.boot.keeps_records);
+        let mut node = Node::<P>::new(&config, site.keeps_records);
         for (address, instance) in missing::<P>(site, &config, |_| false) {
             node.host(address, instance);
         }
         Box::new(NodeRoles { node, loops: None })
     }
 
-    fn run_loops(&mut self, burst: &Burst, outside: &Outside<'_>, watch: &mut Watcher<'_>) {
-        if let Some(loops) = &mut self.loops {
-            loops.run((outside.now, outside.clock), burst.run, watch);
+    /// Queues a message for the roles of all event loops.
+    fn pass(&mut self, members: Members, message: P::Message) {
+        let rest = match &mut self.loops {
+            None => Some((members, message)),
+            Some(loops) => loops.pass(members, message),
+        };
+        if let Some((members, message)) = rest {
+            self.node.deliver(members, message);
         }
     }
 
@@ -109,7 +102,6 @@ impl<P: Protocol> Roles for NodeRoles<P> {
         }
         for (from, lsn, record) in past.records {
             if node.hosts(from) {
-                let record = Bytes::from(record);
                 let mut reader = Reader::new(&record);
                 node.recover(from, lsn, &mut reader)
                     .and_then(|()| reader.finish())
@@ -121,18 +113,15 @@ impl<P: Protocol> Roles for NodeRoles<P> {
         Ok(())
     }
 
-    fn start(&mut self, site: &Site<'_>, outside: &mut Outside<'_>) {
-        let (boot, loops, now) = (site.boot, site.layout.options.loops, outside.now);
-        if boot.scenario.records {
+    fn start(&mut self, start: Start, outside: &mut Outside<'_>) {
+        let now = outside.now;
+        if start.records {
             self.node.record(now, EVERYTHING);
         }
         let opened = Lsn(outside.disk.next().0 - 1);
-        let seed = mix(
-            boot.seed,
-            u64::from(site.node.0) << 32 | u64::from(site.life),
-        );
-        self.loops =
-            (loops > 1).then(|| RoleLoops::split((&mut self.node, now), loops, opened, seed));
+        self.loops = start
+            .loops
+            .map(|(loops, seed)| RoleLoops::split((&mut self.node, now), loops, opened, seed));
         let (node, mut port) = self.split(outside);
         node.start(now, &mut port);
     }
@@ -141,14 +130,7 @@ impl<P: Protocol> Roles for NodeRoles<P> {
         self.node.submit(lane, request);
     }
 
-    fn on_durable(
-        &mut self,
-        known: Lsn,
-        burst: &Burst,
-        outside: &mut Outside<'_>,
-        watch: &mut Watcher<'_>,
-    ) {
-        self.run_loops(burst, outside, watch);
+    fn on_durable(&mut self, known: Lsn, outside: &mut Outside<'_>) {
         let durable = outside.disk.durable();
         let (node, mut port) = self.split(outside);
         if durable > known {
@@ -159,22 +141,13 @@ impl<P: Protocol> Roles for NodeRoles<P> {
         }
     }
 
-    fn on_snapshot(
-        &mut self,
-        from: Address,
-        snapshot: (u64, bool),
-        outside: &mut Outside<'_>,
-        watch: &mut Watcher<'_>,
-    ) {
+    fn on_snapshot(&mut self, from: Address, snapshot: (u64, bool), outside: &mut Outside<'_>) {
         let loops = self.loops.as_mut();
         match loops.and_then(|loops| Some((loops.homes.home(from)?, loops))) {
             Some((place, loops)) => loops.give(place, Input::Snapshot(from, snapshot)),
             None => {
                 let (node, mut port) = self.split(outside);
                 node.on_snapshot(from, snapshot, &mut port);
-                node.instance(from)
-                    .into_iter()
-                    .for_each(|it| watch(from, it));
             }
         }
     }
@@ -218,47 +191,50 @@ impl<P: Protocol> Roles for NodeRoles<P> {
         }
     }
 
-    fn deliver(&mut self, members: Members, bytes: &Bytes) -> Result<(), String> {
+    fn deliver(&mut self, members: Members, message: Rc<dyn AnyMessage>) {
+        let message: Rc<dyn Any> = message;
+        let message = message.downcast().expect("a message of this protocol");
+        self.pass(members, Rc::unwrap_or_clone(message));
+    }
+
+    fn receive(&mut self, members: Members, bytes: &Bytes) -> Result<(), String> {
         let message =
             decode_all(bytes).map_err(|error| format!("{bytes:02x?} does not decode: {error}"))?;
-        let rest = match &mut self.loops {
-            None => Some((members, message)),
-            Some(loops) => loops.pass(members, message),
-        };
-        if let Some((members, message)) = rest {
-            self.node.deliver(members, message);
-        }
+        self.pass(members, message);
         Ok(())
     }
 
-    fn run(
-        &mut self,
-        burst: &Burst,
-        outside: &mut Outside<'_>,
-        watch: &mut Watcher<'_>,
-    ) -> Result<(), String> {
+    fn front(&self) -> Option<(Address, &dyn AnyMessage)> {
+        let (to, message) = self.node.front()?;
+        Some((to, message))
+    }
+
+    fn run_one(&mut self, outside: &mut Outside<'_>) {
         let now = outside.now;
         let (node, mut port) = self.split(outside);
-        for _ in 0..burst.run {
-            let Some((taker, _)) = node.front() else {
-                break;
-            };
-            node.run(now, 1, &mut port);
-            watch(taker, node.instance(taker).expect("it was just called"));
+        node.run(now, 1, &mut port);
+    }
+
+    fn fire_timers(&mut self, outside: &mut Outside<'_>) {
+        let now = outside.now;
+        let (node, mut port) = self.split(outside);
+        node.fire_timers(now, &mut port);
+    }
+
+    fn end_burst(&mut self, outside: &mut Outside<'_>) {
+        let now = outside.now;
+        let (node, mut port) = self.split(outside);
+        node.end_burst(now, &mut port);
+    }
+
+    fn run_loops(&mut self, most: usize, outside: &Outside<'_>, watch: &mut Watcher<'_>) {
+        if let Some(loops) = &mut self.loops {
+            loops.run((outside.now, outside.clock), most, watch);
         }
-        if node.next_timer().is_some_and(|timer| timer <= now) {
-            node.fire_timers(now, &mut port);
-        }
-        if burst.ends {
-            node.end_burst(now, &mut port);
-        }
-        self.run_loops(burst, outside, watch);
-        match self.nodes().map(Node::ignored).sum::<u64>() {
-            0 => Ok(()),
-            // The argument for ignoring them (`Node::run`) is that it keeps no client waiting, for
-            // there are none.
-            _ => Err("a message names an epoch of which its sender has not told this node".into()),
-        }
+    }
+
+    fn ignored(&self) -> u64 {
+        self.nodes().map(Node::ignored).sum()
     }
 
     fn reconfigure(&mut self, site: &Site<'_>, outside: &mut Outside<'_>) {
@@ -287,6 +263,10 @@ impl<P: Protocol> Roles for NodeRoles<P> {
 
     fn next_timer(&self) -> Option<Instant> {
         self.nodes().filter_map(Node::next_timer).min()
+    }
+
+    fn instance(&self, address: Address) -> Option<&dyn AnyInstance> {
+        Some(self.node.instance(address)?)
     }
 
     fn instances(&self) -> Vec<(Address, &dyn AnyInstance)> {
@@ -323,7 +303,7 @@ impl<P: Protocol> World<P> for Port<'_, '_, P> {
         };
         if let Some((members, message)) = rest {
             let sends = &mut self.outside.effects.sends;
-            sends.push((kind, members, Box::new(message)));
+            sends.push((kind, members, Rc::new(message)));
         }
     }
 

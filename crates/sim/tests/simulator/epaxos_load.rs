@@ -10,10 +10,13 @@ use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::registers::{self, Registers};
 use ionian_protocols::epaxos::EPaxos;
+use ionian_sim::Simulated;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
     Change, Experiment, Link, Network, Observed, Pace, PerMessage, observe,
 };
+
+const EPAXOS: Simulated = Simulated::of::<EPaxos>();
 
 /// Registers enough that few commands conflict.
 const REGISTERS: u16 = 4096;
@@ -63,7 +66,7 @@ fn run(
         ends_us,
         ..experiment(Network::clique(nodes, link), sources.collect())
     };
-    observe::<EPaxos>(&experiment, &PerMessage { us: 2.0 }, &Spread).unwrap()
+    observe(EPAXOS, &experiment, &PerMessage { us: 2.0 }, &Spread).unwrap()
 }
 
 /// The answers of all clients of these nodes, for each interval.
@@ -111,7 +114,7 @@ fn a_hot_key_delays_its_own_commands_and_no_others() {
     let layout = deployment.layout(EPaxos::KINDS).unwrap();
     let apply = |hot| {
         let (timed, other) = (0, 5);
-        load::apply::<EPaxos>(&layout, 50_000.0, Load { hot, timed, other })
+        load::apply(EPAXOS, &layout, 50_000.0, Load { hot, timed, other })
     };
     let usual = apply(0);
     println!("no hot key: {:?}", usual[2]);

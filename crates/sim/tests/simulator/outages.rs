@@ -8,10 +8,13 @@ use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::Protocol;
 use ionian_machines::registers::{self, Registers};
 use ionian_protocols::scalog::Scalog;
+use ionian_sim::Simulated;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
     Change, Experiment, Link, Network, Observed, Pace, PerMessage, Source, observe,
 };
+
+const SCALOG: Simulated = Simulated::of::<Scalog>();
 
 struct Register;
 
@@ -51,7 +54,7 @@ fn death_of(name: &str, clients: usize, settings: &[&str]) -> Observed {
         ends_us: 8 * SECOND,
         ..experiment(network, sources.collect())
     };
-    observe::<Scalog>(&experiment, &PerMessage { us: 2.0 }, &Register).unwrap()
+    observe(SCALOG, &experiment, &PerMessage { us: 2.0 }, &Register).unwrap()
 }
 
 /// The longest time without an answer to any client, in microseconds; there were answers until the
@@ -146,7 +149,7 @@ fn return_of(preset: &str, names: &[&str], delay_us: f64, settings: &[&str]) -> 
         ends_us: ENDS,
         ..experiment(network, vec![load, source(1, 1, Pace::Answered)])
     };
-    let observed = observe::<Scalog>(&experiment, &PerMessage { us: 1.0 }, &Register).unwrap();
+    let observed = observe(SCALOG, &experiment, &PerMessage { us: 1.0 }, &Register).unwrap();
     let cuts = observed.flows.iter();
     let cuts = cuts.filter(|flow| flow.name == "leader::Propose");
     let slots = cuts.map(|flow| flow.messages).sum();

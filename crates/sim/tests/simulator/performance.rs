@@ -7,8 +7,11 @@ use ionian_kernel::layout::{Address, Layout};
 use ionian_kernel::machine::{NotARead, RestoreError, StateMachine};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Timestamp;
-use ionian_protocols::multipaxos::{Message, MultiPaxos, acceptor, leader, proxy_leader, replica};
+use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_sim::performance::{Costs, Measured, Service, Setting, measure};
+use ionian_sim::{AnyMessage, Simulated};
+
+const MULTIPAXOS: Simulated = Simulated::of::<MultiPaxos>();
 
 /// Microseconds for a slot, by role.
 #[derive(Clone, Copy)]
@@ -26,13 +29,13 @@ const CHEAP: Prices = Prices {
     replica: 4.0,
 };
 
-impl Costs<MultiPaxos> for Prices {
-    fn of(&self, _: Address, message: &Message) -> f64 {
-        match message {
-            Message::Leader(leader::In::Propose { .. }) => self.leader,
-            Message::ProxyLeader(proxy_leader::In::Phase2a { .. }) => self.proxy_leader,
-            Message::Acceptor(acceptor::In::Phase2a { .. }) => self.acceptor,
-            Message::Replica(replica::In::Chosen { .. } | replica::In::Read { .. }) => self.replica,
+impl Costs for Prices {
+    fn of(&self, _: Address, message: &dyn AnyMessage) -> f64 {
+        match message.name() {
+            "leader::Propose" => self.leader,
+            "proxy_leader::Phase2a" => self.proxy_leader,
+            "acceptor::Phase2a" => self.acceptor,
+            "replica::Chosen" | "replica::Read" => self.replica,
             _ => 0.0,
         }
     }
@@ -93,7 +96,7 @@ fn setting(clients: usize, read_fraction: f64) -> Setting {
 }
 
 fn measured(clients: usize, read_fraction: f64, prices: Prices) -> Measured {
-    measure::<MultiPaxos>(&setting(clients, read_fraction), &prices, &Mute).unwrap()
+    measure(MULTIPAXOS, &setting(clients, read_fraction), &prices, &Mute).unwrap()
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn a_varying_delay_changes_the_latency_and_not_the_peak() {
             network_jitter: 0.5,
             ..setting(clients, 0.0)
         };
-        measure::<MultiPaxos>(&setting, &prices, &Mute).unwrap()
+        measure(MULTIPAXOS, &setting, &prices, &Mute).unwrap()
     };
     let latency = jittery(1, CHEAP).latency_us;
     assert!(
@@ -188,5 +191,5 @@ fn a_varying_delay_changes_the_latency_and_not_the_peak() {
 fn a_layout_of_something_else_is_refused() {
     let mut setting = setting(1, 0.0);
     setting.layout.instances.clear();
-    assert!(measure::<MultiPaxos>(&setting, &CHEAP, &Mute).is_err());
+    assert!(measure(MULTIPAXOS, &setting, &CHEAP, &Mute).is_err());
 }

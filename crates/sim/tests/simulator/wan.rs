@@ -10,11 +10,16 @@ use ionian_machines::registers::{self, Registers};
 use ionian_protocols::epaxos::EPaxos;
 use ionian_protocols::mencius::Mencius;
 use ionian_protocols::multipaxos::MultiPaxos;
+use ionian_sim::Simulated;
 use ionian_sim::performance::Service;
 use ionian_sim::performance::wan::{
     Change, Experiment, Flow, Link, Network, Observed, Pace, PerMessage, Source, Topology,
     Variation, observe,
 };
+
+const EPAXOS: Simulated = Simulated::of::<EPaxos>();
+const MENCIUS: Simulated = Simulated::of::<Mencius>();
+const MULTIPAXOS: Simulated = Simulated::of::<MultiPaxos>();
 
 pub(crate) const SECOND: u64 = 1_000_000;
 const DELAY_US: f64 = 50_000.0;
@@ -87,7 +92,8 @@ pub(crate) fn experiment(network: Network, sources: Vec<Source>) -> Experiment {
 }
 
 fn run(experiment: &Experiment, padding: usize) -> Observed {
-    observe::<MultiPaxos>(
+    observe(
+        MULTIPAXOS,
         experiment,
         &PerMessage { us: MESSAGE_US },
         &Register { padding },
@@ -200,7 +206,8 @@ fn processors_are_the_limit_when_links_are_none() {
         .map(|lane| source(lane, 1000, Pace::Answered))
         .collect();
     let experiment = experiment(Network::clique(3, link(f64::INFINITY)), sources);
-    let observed = observe::<MultiPaxos>(
+    let observed = observe(
+        MULTIPAXOS,
         &experiment,
         &PerMessage { us: 50.0 },
         &Register { padding: 0 },
@@ -373,7 +380,7 @@ fn mencius_serves_again_two_and_a_half_round_trips_after_a_death_was_detected() 
             ..experiment(network, sources)
         };
         let prices = PerMessage { us: MESSAGE_US };
-        let observed = observe::<Mencius>(&experiment, &prices, &Register { padding: 0 }).unwrap();
+        let observed = observe(MENCIUS, &experiment, &prices, &Register { padding: 0 }).unwrap();
         for source in (0..3).filter(|source| *source != usize::from(node)) {
             let answers = observed.sources[source]
                 .answers
@@ -404,7 +411,8 @@ fn mencius(overrides: &[&str], sources: Vec<Source>) -> Observed {
         layout,
         ..experiment(Network::clique(3, link(f64::INFINITY)), sources)
     };
-    observe::<Mencius>(
+    observe(
+        MENCIUS,
         &experiment,
         &PerMessage { us: MESSAGE_US },
         &Register { padding: 0 },
@@ -517,7 +525,7 @@ fn a_leader_of_epaxos_asks_the_nearest() {
     };
     let service = Register { padding: 0 };
     let price = PerMessage { us: MESSAGE_US };
-    let observed = observe::<EPaxos>(&experiment, &price, &service).unwrap();
+    let observed = observe(EPAXOS, &experiment, &price, &service).unwrap();
     for (series, round_trip) in observed.sources.iter().zip([20_000, 20_000, 160_000]) {
         let mut latencies: Vec<u64> = series.latencies().collect();
         latencies.sort_unstable();

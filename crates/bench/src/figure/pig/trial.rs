@@ -2,15 +2,15 @@
 //! price for each message.
 
 use super::super::deployments::clients_apart;
+use super::super::simulate::simulated;
 use super::super::wan::trial::RegisterService;
 use super::REGISTERS;
 use anyhow::{Context, Result, ensure};
 use ionian_deployment::{CLIENT, Deployment, Node, PresetOptions};
 use ionian_kernel::id::{ClientId, Index};
 use ionian_kernel::layout::Address;
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
-use ionian_protocols::registry::{Work, with_protocol};
+use ionian_sim::AnyMessage;
 use ionian_sim::performance::Costs;
 use ionian_sim::performance::wan::{
     Change, Experiment, Link, Network, Observed, Pace, Source, Variation, observe,
@@ -190,13 +190,7 @@ impl System {
         } else {
             1
         };
-        let observing = Observing {
-            deployment: &deployment,
-            trial,
-            lanes,
-        };
-        let observed = with_protocol(&deployment.protocol, observing)
-            .with_context(|| format!("protocol = {:?}: does not exist", deployment.protocol))?
+        let observed = observed(&deployment, trial, lanes)
             .with_context(|| format!("{} on {} nodes", self.name, self.nodes))?;
         ensure!(
             observed.sources.iter().any(|it| !it.answers.is_empty()),
@@ -289,12 +283,12 @@ impl Price {
     };
 }
 
-impl<P: Protocol> Costs<P> for Price {
-    fn of(&self, _: Address, _: &P::Message) -> f64 {
+impl Costs for Price {
+    fn of(&self, _: Address, _: &dyn AnyMessage) -> f64 {
         0.0
     }
 
-    fn carrying(&self, _: &P::Message) -> f64 {
+    fn carrying(&self, _: &dyn AnyMessage) -> f64 {
         self.message_us
     }
 
@@ -308,44 +302,35 @@ fn share(clients: usize, lanes: usize, lane: usize) -> usize {
     clients / lanes + usize::from(lane < clients % lanes)
 }
 
-struct Observing<'a> {
-    deployment: &'a Deployment,
-    trial: &'a Trial,
-    lanes: usize,
-}
-
-impl Work for Observing<'_> {
-    type Output = Result<Observed>;
-
-    fn run<P: Protocol>(self) -> Self::Output {
-        let Trial {
-            clients,
-            pace,
-            value_bytes,
-            price,
-            span_ms: (begins, ends),
-            asks_ms: (from, until),
-            ..
-        } = *self.trial;
-        let source = |lane: usize| Source {
-            lane: ClientId(lane as Index),
-            clients: share(clients, self.lanes, lane),
-            pace,
-            from_us: from * 1000,
-            until_us: until * 1000,
-        };
-        let experiment = Experiment {
-            layout: self.deployment.layout(P::KINDS)?,
-            network: self.trial.network.clone(),
-            sources: (0..self.lanes).map(source).collect(),
-            room_bytes: f64::INFINITY,
-            changes: self.trial.changes.clone(),
-            wake_us: 0.0,
-            burst_us: BURST_US,
-            begins_us: begins * 1000,
-            ends_us: ends * 1000,
-        };
-        let service = RegisterService::new(REGISTERS, value_bytes);
-        Ok(observe::<P>(&experiment, &price, &service)?)
-    }
+fn observed(deployment: &Deployment, trial: &Trial, lanes: usize) -> Result<Observed> {
+    let Trial {
+        clients,
+        pace,
+        value_bytes,
+        price,
+        span_ms: (begins, ends),
+        asks_ms: (from, until),
+        ..
+    } = *trial;
+    let source = |lane: usize| Source {
+        lane: ClientId(lane as Index),
+        clients: share(clients, lanes, lane),
+        pace,
+        from_us: from * 1000,
+        until_us: until * 1000,
+    };
+    let protocol = simulated(&deployment.protocol)?;
+    let experiment = Experiment {
+        layout: deployment.layout(protocol.description().kinds)?,
+        network: trial.network.clone(),
+        sources: (0..lanes).map(source).collect(),
+        room_bytes: f64::INFINITY,
+        changes: trial.changes.clone(),
+        wake_us: 0.0,
+        burst_us: BURST_US,
+        begins_us: begins * 1000,
+        ends_us: ends * 1000,
+    };
+    let service = RegisterService::new(REGISTERS, value_bytes);
+    Ok(observe(protocol, &experiment, &price, &service)?)
 }

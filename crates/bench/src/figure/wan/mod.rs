@@ -22,8 +22,6 @@ use super::drawing::panel::{Bar, Curve, Look, Marks, Panel};
 use super::point::{Measure, Point};
 use super::sheet::{Basis, Sheet};
 use ionian_kernel::layout::NodeId;
-use ionian_protocols::mencius::Mencius;
-use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_sim::performance::Latency;
 use ionian_sim::performance::wan::{Link, Network, Observed, Series};
 use trial::System;
@@ -46,22 +44,19 @@ const SITE_NAMES: [&str; 7] = ["A", "B", "C", "D", "E", "F", "G"];
 /// queues that are short beside the time in which a dead leader is suspected.
 const MANY: usize = 120;
 
-const PAXOS: System = System::new::<MultiPaxos>("Paxos", "baseline");
+const PAXOS: System = System::new("Paxos", "baseline");
 /// The messages of the paper's Paxos: ours asks a quorum of acceptors, this one all of them (and
 /// waits for all).
-const PAXOS_ASKING_ALL: System =
-    System::new::<MultiPaxos>("Paxos asking all", "baseline").asking_all();
+const PAXOS_ASKING_ALL: System = System::new("Paxos asking all", "baseline").asking_all();
 /// Everything in order.
-const MENCIUS: System =
-    System::new::<Mencius>("Mencius", "mencius-wan").with(&["options.out_of_order=0"]);
+const MENCIUS: System = System::new("Mencius", "mencius-wan").with(&["options.out_of_order=0"]);
 /// Asking acceptors as our Paxos does: a quorum of them, and not all at once.
-const THRIFTY_MENCIUS: System = System::new::<Mencius>("thrifty Mencius", "mencius-wan")
+const THRIFTY_MENCIUS: System = System::new("thrifty Mencius", "mencius-wan")
     .with(&["options.out_of_order=0", "options.thrifty=1"]);
 /// Out-of-order commit on few registers, of which many commands conflict, and on more.
-const MENCIUS_16: System = System::new::<Mencius>("Mencius-16", "mencius-wan").on_registers(16);
-const MENCIUS_128: System = System::new::<Mencius>("Mencius-128", "mencius-wan").on_registers(128);
-const MENCIUS_1024: System =
-    System::new::<Mencius>("Mencius-1024", "mencius-wan").on_registers(1024);
+const MENCIUS_16: System = System::new("Mencius-16", "mencius-wan").on_registers(16);
+const MENCIUS_128: System = System::new("Mencius-128", "mencius-wan").on_registers(128);
+const MENCIUS_1024: System = System::new("Mencius-1024", "mencius-wan").on_registers(1024);
 /// What is compared in every figure.
 const SYSTEMS: &[System] = &[PAXOS, MENCIUS];
 /// What is compared where messages are counted.

@@ -1,13 +1,12 @@
 //! One experiment with one system.
 
+use super::super::simulate::simulated;
 use super::{MESSAGE_US, SITE_NAMES};
 use anyhow::Result;
 use bytes::Bytes;
 use ionian_deployment::{Deployment, Node, PresetOptions};
 use ionian_kernel::id::{ClientId, Index};
-use ionian_kernel::layout::LayoutError;
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::quorum_spec::QuorumSpec;
 use ionian_kernel::random::Random;
 use ionian_machines::registers::{self, Registers};
@@ -32,8 +31,6 @@ pub(super) struct System {
     options: &'static [&'static str],
     /// Of the register service: how many there are says how many commands conflict.
     registers: u16,
-    kinds: &'static [&'static str],
-    observe: fn(&Experiment, &PerMessage, &RegisterService) -> Result<Observed, LayoutError>,
 }
 
 /// What is done with it.
@@ -72,16 +69,14 @@ pub(super) struct Load {
 }
 
 impl System {
-    /// The protocol with the preset that has all roles on each node.
-    pub(super) const fn new<P: Protocol>(name: &'static str, preset: &'static str) -> Self {
+    /// The protocol of this preset, which has all roles on each node.
+    pub(super) const fn new(name: &'static str, preset: &'static str) -> Self {
         System {
             name,
             preset,
             asks_all: false,
             options: &[],
             registers: 1024,
-            kinds: P::KINDS,
-            observe: observe::<P>,
         }
     }
 
@@ -117,8 +112,10 @@ impl System {
             from_us: load.seconds.0 * SECOND,
             until_us: load.seconds.1 * SECOND,
         };
+        let deployment = self.deployment(trial)?;
+        let protocol = simulated(&deployment.protocol)?;
         let experiment = Experiment {
-            layout: self.deployment(trial)?.layout(self.kinds)?,
+            layout: deployment.layout(protocol.description().kinds)?,
             network: trial.network.clone(),
             sources: trial.loads.iter().map(source).collect(),
             room_bytes: trial.room_bytes,
@@ -133,11 +130,8 @@ impl System {
             ends_us: ends * SECOND,
         };
         let service = RegisterService::new(self.registers, padding);
-        Ok((self.observe)(
-            &experiment,
-            &PerMessage { us: message_us },
-            &service,
-        )?)
+        let prices = PerMessage { us: message_us };
+        Ok(observe(protocol, &experiment, &prices, &service)?)
     }
 
     fn deployment(

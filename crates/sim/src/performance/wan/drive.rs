@@ -7,19 +7,19 @@ use super::network::{Lines, Named, Step};
 use super::sources::Sources;
 use super::{Change, Experiment, Flow, Observed};
 use crate::event::Heap;
+use crate::roles::Simulated;
 use ionian_kernel::layout::{LayoutError, NodeId};
-use ionian_kernel::protocol::Protocol;
 use std::collections::VecDeque;
 
-enum Event<M> {
+enum Event {
     /// A node puts something on the network.
     Leave {
         from: usize,
         to: usize,
-        messages: Parcel<M>,
+        messages: Parcel,
     },
     /// Something moves in the network.
-    Network(Step<M>),
+    Network(Step),
     /// A node has something to do.
     Look(usize),
     /// A client asks.
@@ -28,18 +28,18 @@ enum Event<M> {
     Change(usize),
 }
 
-struct Run<'a, P: Protocol, C, S> {
+struct Run<'a> {
     experiment: &'a Experiment,
-    costs: &'a C,
-    service: &'a S,
+    costs: &'a dyn Costs,
+    service: &'a dyn Service,
     nodes: Vec<NodeId>,
-    fleet: Fleet<P>,
-    lines: Lines<P::Message>,
+    fleet: Fleet,
+    lines: Lines,
     sources: Sources,
     dead: Vec<bool>,
     /// Clients that wait until there is room, by node.
     waiting: Vec<VecDeque<usize>>,
-    heap: Heap<Event<P::Message>>,
+    heap: Heap<Event>,
 }
 
 /// Carries out an experiment.
@@ -50,16 +50,20 @@ struct Run<'a, P: Protocol, C, S> {
 /// # Panics
 /// When the network is not that of the layout, or more clients wait for answers than their lane
 /// carries.
-pub fn observe<P: Protocol>(
+pub fn observe(
+    protocol: Simulated,
     experiment: &Experiment,
-    costs: &impl Costs<P>,
-    service: &impl Service,
+    costs: &dyn Costs,
+    service: &dyn Service,
 ) -> Result<Observed, LayoutError> {
     let Experiment {
         begins_us, ends_us, ..
     } = *experiment;
     assert!(begins_us < ends_us, "an experiment ends after it begins");
-    let mut run = Run::<P, _, _>::new(experiment, costs, service)?;
+    let mut changes = experiment.changes.iter();
+    let has_disks = changes.any(|(_, change)| matches!(change, Change::Return { .. }));
+    let fleet = Fleet::new(protocol, &experiment.layout, &[], service, has_disks)?;
+    let mut run = Run::new(fleet, experiment, costs, service);
     run.start();
     run.until(begins_us * 1000);
     run.fleet.begin();
@@ -95,16 +99,18 @@ pub fn observe<P: Protocol>(
     })
 }
 
-impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
-    fn new(experiment: &'a Experiment, costs: &'a C, service: &'a S) -> Result<Self, LayoutError> {
-        let mut changes = experiment.changes.iter();
-        let has_disks = changes.any(|(_, change)| matches!(change, Change::Return { .. }));
-        let fleet = Fleet::new(&experiment.layout, &[], service, has_disks)?;
+impl<'a> Run<'a> {
+    fn new(
+        fleet: Fleet,
+        experiment: &'a Experiment,
+        costs: &'a dyn Costs,
+        service: &'a dyn Service,
+    ) -> Self {
         let nodes: Vec<NodeId> = experiment.layout.nodes().into_iter().collect();
         let lines = Lines::new(nodes.len(), &experiment.network);
         let (sources, dead) = (Sources::new(&experiment.sources), vec![false; nodes.len()]);
         let (waiting, heap) = (vec![VecDeque::new(); nodes.len()], Heap::new());
-        Ok(Run {
+        Run {
             experiment,
             costs,
             service,
@@ -115,7 +121,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
             dead,
             waiting,
             heap,
-        })
+        }
     }
 
     fn start(&mut self) {
@@ -196,7 +202,7 @@ impl<'a, P: Protocol, C: Costs<P>, S: Service> Run<'a, P, C, S> {
             at,
             parcels,
             replies,
-        }: Done<P::Message>,
+        }: Done,
     ) {
         for (to, messages) in parcels {
             self.heap.plan(at, Event::Leave { from, to, messages });

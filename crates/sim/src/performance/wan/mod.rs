@@ -23,8 +23,10 @@ mod network;
 mod observed;
 mod sources;
 
+use super::Costs;
+use crate::roles::AnyMessage;
 use ionian_kernel::id::ClientId;
-use ionian_kernel::layout::{Layout, NodeId};
+use ionian_kernel::layout::{Address, Layout, NodeId};
 
 pub use drive::observe;
 pub use observed::{Answer, Flow, Observed, Series};
@@ -195,12 +197,12 @@ pub struct PerMessage {
     pub us: f64,
 }
 
-impl<P: ionian_kernel::protocol::Protocol> super::Costs<P> for PerMessage {
-    fn of(&self, _: ionian_kernel::layout::Address, _: &P::Message) -> f64 {
+impl Costs for PerMessage {
+    fn of(&self, _: Address, _: &dyn AnyMessage) -> f64 {
         0.0
     }
 
-    fn carrying(&self, _: &P::Message) -> f64 {
+    fn carrying(&self, _: &dyn AnyMessage) -> f64 {
         self.us
     }
 

@@ -1,12 +1,14 @@
 //! Links with queues. A message goes through one pipe (of a clique) or two (up to the centre of a
 //! star, and down).
 
+use super::super::fleet::Parcel;
 use super::super::server::Nanos;
 use super::{Change, Link, Network, Topology, Variation};
+use crate::roles::AnyMessage;
 use ionian_kernel::id::Members;
-use ionian_kernel::protocol::Message;
 use ionian_kernel::random::Random;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 /// Length and instances before each message; see `frame.rs` of the runtime.
 const FRAME_BYTES: usize = 16;
@@ -16,11 +18,11 @@ const HEADER_BYTES: f64 = 66.0;
 const SEGMENT_BYTES: f64 = 1448.0;
 
 /// A message under way.
-pub(super) struct Cargo<M> {
+pub(super) struct Cargo {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) members: Members,
-    pub(super) message: M,
+    pub(super) message: Rc<dyn AnyMessage>,
     /// Of the message.
     message_bytes: usize,
     /// On the wire.
@@ -36,30 +38,30 @@ pub(super) struct Named {
 }
 
 /// What happens to a message next.
-pub(super) enum Step<M> {
+pub(super) enum Step {
     /// The pipe has let its first through.
     Through(usize),
     /// It is at the centre.
-    AtCentre(Cargo<M>),
+    AtCentre(Cargo),
     /// It is there.
-    Arrive(Cargo<M>),
+    Arrive(Cargo),
 }
 
-struct Pipe<M> {
+struct Pipe {
     delay: f64,
     bytes_per_second: f64,
     /// The first is on its way through.
-    queue: VecDeque<Cargo<M>>,
+    queue: VecDeque<Cargo>,
     /// Bytes in the queue.
     waiting: f64,
 }
 
 /// All links.
-pub(super) struct Lines<M> {
+pub(super) struct Lines {
     nodes: usize,
     star: bool,
     /// Of a clique by sender and receiver, of a star all up and then all down.
-    pipes: Vec<Pipe<M>>,
+    pipes: Vec<Pipe>,
     variation: Variation,
     random: Random,
     /// When the last message arrives, by sender and receiver.
@@ -70,11 +72,10 @@ pub(super) struct Lines<M> {
     pub(super) messages: Vec<BTreeMap<&'static str, Named>>,
     dead: Vec<bool>,
     /// What a cut holds back, by sender and receiver; `None` where there is no cut.
-    held: Vec<Option<VecDeque<Cargo<M>>>>,
-    scratch: Vec<u8>,
+    held: Vec<Option<VecDeque<Cargo>>>,
 }
 
-impl<M: Message> Lines<M> {
+impl Lines {
     /// Between this number of nodes.
     pub(super) fn new(nodes: usize, network: &Network) -> Self {
         let links: Vec<Link> = match &network.topology {
@@ -111,7 +112,6 @@ impl<M: Message> Lines<M> {
             messages: vec![BTreeMap::new(); nodes * nodes],
             dead: vec![false; nodes],
             held: (0..nodes * nodes).map(|_| None).collect(),
-            scratch: Vec::new(),
         }
     }
 
@@ -120,8 +120,8 @@ impl<M: Message> Lines<M> {
         &mut self,
         now: Nanos,
         (from, to): (usize, usize),
-        messages: Vec<(Members, M)>,
-        plan: &mut impl FnMut(Nanos, Step<M>),
+        messages: Parcel,
+        plan: &mut impl FnMut(Nanos, Step),
     ) {
         let pipe = if self.star {
             from
@@ -130,10 +130,9 @@ impl<M: Message> Lines<M> {
         };
         let mut header = HEADER_BYTES;
         for (members, message) in messages {
-            self.scratch.clear();
-            message.encode(&mut self.scratch);
+            let message_bytes = message.encode().len();
             // What is sent together shares packets.
-            let payload = (FRAME_BYTES + self.scratch.len()) as f64;
+            let payload = (FRAME_BYTES + message_bytes) as f64;
             let bytes =
                 payload * (1.0 + HEADER_BYTES / SEGMENT_BYTES) + std::mem::take(&mut header);
             self.enter(
@@ -143,7 +142,7 @@ impl<M: Message> Lines<M> {
                     to,
                     members,
                     message,
-                    message_bytes: self.scratch.len(),
+                    message_bytes,
                     bytes,
                 },
                 now,
@@ -156,9 +155,9 @@ impl<M: Message> Lines<M> {
     pub(super) fn step(
         &mut self,
         now: Nanos,
-        step: Step<M>,
-        plan: &mut impl FnMut(Nanos, Step<M>),
-    ) -> Option<Cargo<M>> {
+        step: Step,
+        plan: &mut impl FnMut(Nanos, Step),
+    ) -> Option<Cargo> {
         match step {
             Step::Through(pipe) => self.through(pipe, now, plan),
             Step::AtCentre(cargo) => self.enter(self.nodes + cargo.to, cargo, now, plan),
@@ -168,7 +167,7 @@ impl<M: Message> Lines<M> {
     }
 
     /// A message is at the end of its link: what the node there gets of it now.
-    fn arrive(&mut self, cargo: Cargo<M>) -> Option<Cargo<M>> {
+    fn arrive(&mut self, cargo: Cargo) -> Option<Cargo> {
         if self.dead[cargo.to] {
             return None;
         }
@@ -181,13 +180,7 @@ impl<M: Message> Lines<M> {
         }
     }
 
-    fn enter(
-        &mut self,
-        pipe: usize,
-        cargo: Cargo<M>,
-        now: Nanos,
-        plan: &mut impl FnMut(Nanos, Step<M>),
-    ) {
+    fn enter(&mut self, pipe: usize, cargo: Cargo, now: Nanos, plan: &mut impl FnMut(Nanos, Step)) {
         let Pipe { queue, waiting, .. } = &mut self.pipes[pipe];
         *waiting += cargo.bytes;
         queue.push_back(cargo);
@@ -197,7 +190,7 @@ impl<M: Message> Lines<M> {
     }
 
     /// The first of a queue goes in.
-    fn next(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
+    fn next(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step)) {
         let dead = &self.dead;
         let Pipe {
             queue,
@@ -219,7 +212,7 @@ impl<M: Message> Lines<M> {
         }
     }
 
-    fn through(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step<M>)) {
+    fn through(&mut self, pipe: usize, now: Nanos, plan: &mut impl FnMut(Nanos, Step)) {
         let cargo = self.pipes[pipe]
             .queue
             .pop_front()
@@ -286,7 +279,7 @@ impl<M: Message> Lines<M> {
         nodes: impl Fn(ionian_kernel::layout::NodeId) -> usize,
         now: Nanos,
         change: Change,
-        plan: &mut impl FnMut(Nanos, Step<M>),
+        plan: &mut impl FnMut(Nanos, Step),
     ) {
         match change {
             // What is in the pipe goes through as it began.

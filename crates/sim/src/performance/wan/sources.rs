@@ -77,7 +77,7 @@ impl Sources {
         &mut self,
         now: Nanos,
         client: usize,
-        service: &impl Service,
+        service: &dyn Service,
     ) -> Option<(Request, Option<Nanos>)> {
         let Client { source, number } = &mut self.clients[client];
         let Source { pace, until_us, .. } = self.sources[*source];

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv::{Command, Compound, Kv};
 use ionian_sim::Simulated;
 use ionian_sim::performance::Service;
@@ -68,8 +67,8 @@ fn source(lane: ClientId, clients: usize, times: core::ops::Range<u64>) -> Sourc
 }
 
 /// The nodes die at a time and return at another, in one room.
-fn while_away<P: Protocol>(
-    layout: &Layout,
+fn while_away(
+    (protocol, layout): (Simulated, &Layout),
     nodes: &[NodeId],
     away: core::ops::Range<u64>,
     sources: &[Source],
@@ -97,7 +96,7 @@ fn while_away<P: Protocol>(
             sources.to_vec(),
         )
     };
-    observe::<P>(&experiment, &PerMessage { us: 1.0 }, service).unwrap()
+    observe(protocol, &experiment, &PerMessage { us: 1.0 }, service).unwrap()
 }
 
 /// The node of a lane.
@@ -112,9 +111,10 @@ fn kinds(layout: &Layout, node: NodeId) -> impl Iterator<Item = u8> {
 }
 
 /// A node that executes commands; one that serves clients too, if there is such a node.
-fn executing<P: Protocol>(layout: &Layout) -> NodeId {
+fn executing(protocol: Simulated, layout: &Layout) -> NodeId {
     let nodes = layout.nodes().into_iter();
-    let executes = |node: &NodeId| kinds(layout, *node).any(|kind| P::EXECUTORS.contains(&kind));
+    let executors = protocol.description().executors;
+    let executes = |node: &NodeId| kinds(layout, *node).any(|kind| executors.contains(&kind));
     let serves = |node: &NodeId| kinds(layout, *node).any(|kind| kind == 0);
     let last = nodes
         .filter(executes)
@@ -124,20 +124,20 @@ fn executing<P: Protocol>(layout: &Layout) -> NodeId {
 
 /// All that is asked of any node is answered soon while one of them installs a snapshot, its own
 /// clients included.
-pub(crate) fn clients_are_answered<P: Protocol>() {
+pub(crate) fn clients_are_answered(protocol: Simulated) {
     let (away, until, ends) = (3 * SECOND..5 * SECOND, 13 * SECOND, 16 * SECOND);
     let service = OwnKeys {
         value_bytes: 1000,
         several_of: u64::MAX,
         large_of: u64::MAX,
     };
-    for shape in shapes::usual(Simulated::of::<P>()).filter(|it| it.layout.f > 0) {
+    for shape in shapes::usual(protocol).filter(|it| it.layout.f > 0) {
         let mut layout = shape.layout;
         let options = &mut layout.options;
         // Peers keep little, and a snapshot takes ten seconds.
         (options.retained_slots, options.snapshot_slots) = (16, 16);
         options.snapshot_bytes_per_second = 40_000;
-        let node = executing::<P>(&layout);
+        let node = executing(protocol, &layout);
         let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().collect();
         let before = lanes.iter().take(3);
         let before: Vec<_> = before
@@ -151,7 +151,8 @@ pub(crate) fn clients_are_answered<P: Protocol>() {
         );
         let after = [first, last].map(|lane| source(lane, 5, away.end..until));
         let all = [&before[..], &after].concat();
-        let observed = while_away::<P>(&layout, &[node], away.clone(), &all, ends, &service);
+        let cluster = (protocol, &layout);
+        let observed = while_away(cluster, &[node], away.clone(), &all, ends, &service);
         for (source, series) in all.iter().zip(&observed.sources).skip(before.len()) {
             let latency = series.latency_us();
             let named = format!("{}, {:?} of {node:?}: {latency:?}", shape.name, source.lane);
@@ -176,7 +177,7 @@ const LOAD_A_SECOND: u64 = 4000;
 
 /// How long the clients of a gateway wait for their first answer after all replicas have returned
 /// to a log of these commands, in simulated microseconds.
-fn return_of_all<P: Protocol>(layout: &Layout, nodes: &[NodeId], commands: u64) -> u64 {
+fn return_of_all(cluster: (Simulated, &Layout), nodes: &[NodeId], commands: u64) -> u64 {
     let loaded = SECOND..SECOND + SECOND * commands / LOAD_A_SECOND;
     let away = loaded.end..loaded.end + SECOND / 5;
     let ends = away.end + 20 * SECOND;
@@ -189,23 +190,24 @@ fn return_of_all<P: Protocol>(layout: &Layout, nodes: &[NodeId], commands: u64) 
         source(ClientId(0), LOAD_A_SECOND as usize / 10, loaded),
         source(ClientId(1), 10, away.end..ends),
     ];
-    let observed = while_away::<P>(layout, nodes, away.clone(), &sources, ends, &service);
+    let observed = while_away(cluster, nodes, away.clone(), &sources, ends, &service);
     let first = observed.sources[1].answers.first();
     first.map_or(ends, |answer| answer.at_us) - away.end
 }
 
 /// When all replicas return together, the time for a command of the log is no wait, whatever keys
 /// it writes: less than half a millisecond, though messages take 50 us and each costs 1 us.
-pub(crate) fn all_replicas_catch_up<P: Protocol>() {
-    for shape in shapes::usual(Simulated::of::<P>()) {
+pub(crate) fn all_replicas_catch_up(protocol: Simulated) {
+    let executors = protocol.description().executors;
+    for shape in shapes::usual(protocol) {
         let layout = shape.layout;
-        let only = |node: &NodeId| kinds(&layout, *node).all(|kind| P::EXECUTORS.contains(&kind));
+        let only = |node: &NodeId| kinds(&layout, *node).all(|kind| executors.contains(&kind));
         let nodes: Vec<NodeId> = layout.nodes().into_iter().filter(only).collect();
         if nodes.is_empty() || layout.f == 0 {
             continue;
         }
-        let [short, long] =
-            [COMMANDS, 2 * COMMANDS].map(|it| return_of_all::<P>(&layout, &nodes, it));
+        let cluster = (protocol, &layout);
+        let [short, long] = [COMMANDS, 2 * COMMANDS].map(|it| return_of_all(cluster, &nodes, it));
         println!("{}: {short} us and {long} us", shape.name);
         let each_us = long.saturating_sub(short) / COMMANDS;
         assert!(
@@ -223,26 +225,26 @@ const BESIDE: usize = 384 << 10;
 /// A message holds commands up to some bytes, or one that is larger, and never a large one behind
 /// small ones: together they could exceed what a connection carries, and would be sent again
 /// without end. Nodes miss small and large commands, and catch up; another leads.
-pub(crate) fn messages_are_bounded<P: Protocol>() {
+pub(crate) fn messages_are_bounded(protocol: Simulated) {
     let (away, ends) = (2 * SECOND..4 * SECOND, 10 * SECOND);
     let service = OwnKeys {
         value_bytes: 20_000,
         several_of: u64::MAX,
         large_of: 40,
     };
-    for shape in shapes::usual(Simulated::of::<P>()).filter(|it| it.layout.f > 0) {
+    for shape in shapes::usual(protocol).filter(|it| it.layout.f > 0) {
         let layout = shape.layout;
         let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().collect();
         for node in [
-            executing::<P>(&layout),
+            executing(protocol, &layout),
             *layout.nodes().first().expect("it has nodes"),
         ] {
             let stays = |lane: &&ClientId| node_of(&layout, **lane) != Some(node);
             let sources = lanes.iter().filter(stays).take(2);
             let sources = sources.map(|lane| source(*lane, 10, SECOND..6 * SECOND));
             let sources: Vec<_> = sources.collect();
-            let observed =
-                while_away::<P>(&layout, &[node], away.clone(), &sources, ends, &service);
+            let cluster = (protocol, &layout);
+            let observed = while_away(cluster, &[node], away.clone(), &sources, ends, &service);
             let largest = observed.flows.iter().max_by_key(|flow| flow.largest);
             let largest = largest.expect("messages");
             println!("{}, without {node:?}: {largest:?}", shape.name);

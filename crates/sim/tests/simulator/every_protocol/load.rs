@@ -9,7 +9,6 @@ use core::ops::Range;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::time::Duration;
 use ionian_machines::kv::{Command, Compound, Kv};
 use ionian_sim::Simulated;
@@ -96,7 +95,7 @@ impl Service for Load {
 }
 
 /// Applies a load at each of the first three lanes of a deployment whose nodes are so far apart.
-pub(crate) fn apply<P: Protocol>(layout: &Layout, delay_us: f64, load: Load) -> Vec<Kind> {
+pub(crate) fn apply(protocol: Simulated, layout: &Layout, delay_us: f64, load: Load) -> Vec<Kind> {
     let lanes: Vec<ClientId> = layout.all::<ClientId>(0).iter().take(3).collect();
     let source = |lane: &ClientId, clients| Source {
         lane: *lane,
@@ -120,7 +119,7 @@ pub(crate) fn apply<P: Protocol>(layout: &Layout, delay_us: f64, load: Load) -> 
         begins_us: SECOND,
         ..experiment(network, lanes.iter().flat_map(of_lane).collect())
     };
-    let observed = observe::<P>(&experiment, &PerMessage { us: 1.0 }, &load).unwrap();
+    let observed = observe(protocol, &experiment, &PerMessage { us: 1.0 }, &load).unwrap();
     let kind = |kind| of_kind(&observed, load, kind);
     (0..3).map(kind).collect()
 }
@@ -141,18 +140,18 @@ fn of_kind(observed: &Observed, load: Load, kind: usize) -> Kind {
 }
 
 /// All that is asked is answered, in each preset, over a wide area and in one room.
-pub(crate) fn is_answered<P: Protocol>() {
+pub(crate) fn is_answered(protocol: Simulated) {
     let load = Load {
         hot: 10,
         timed: 2,
         other: 2,
     };
-    for shape in shapes::usual(Simulated::of::<P>()) {
+    for shape in shapes::usual(protocol) {
         for delay_us in [50.0, 50_000.0] {
             for (kind, of) in
                 ["hot", "timed", "other"]
                     .iter()
-                    .zip(apply::<P>(&shape.layout, delay_us, load))
+                    .zip(apply(protocol, &shape.layout, delay_us, load))
             {
                 let named = format!("{}, {delay_us} us apart, {kind}: {of:?}", shape.name);
                 println!("{named}");
@@ -170,8 +169,8 @@ const QUIET_ENDS: u64 = 13 * SECOND;
 
 /// Commands that clients have given up do not delay those that clients wait for: after a short rush
 /// queues become shorter than the clients' patience again, although clients go on and repeat.
-pub(crate) fn what_is_given_up_holds_up_nothing<P: Protocol>() {
-    for shape in shapes::presets(Simulated::of::<P>()).into_iter().take(2) {
+pub(crate) fn what_is_given_up_holds_up_nothing(protocol: Simulated) {
+    for shape in shapes::presets(protocol).into_iter().take(2) {
         let mut layout = shape.layout;
         let options = &mut layout.options;
         (options.batch_commands, options.window_slots) = (1, 2);
@@ -205,7 +204,7 @@ pub(crate) fn what_is_given_up_holds_up_nothing<P: Protocol>() {
             timed: 0,
             other: 1,
         };
-        let observed = observe::<P>(&experiment, &PerMessage { us: 1.0 }, &own_keys).unwrap();
+        let observed = observe(protocol, &experiment, &PerMessage { us: 1.0 }, &own_keys).unwrap();
         let later = || observed.sources.iter().skip(lanes.len());
         let answered: usize = later().map(|it| it.latencies().count()).sum();
         let refused: u64 = later().map(|it| it.refused).sum();

@@ -76,37 +76,37 @@ macro_rules! tests {
 
                 #[test]
                 fn clients_that_do_not_wait_and_write_one_key_are_all_answered() {
-                    load::is_answered::<Protocol>();
+                    load::is_answered(PROTOCOL);
                 }
 
                 #[test]
                 fn what_clients_have_given_up_takes_no_place_from_what_others_wait_for() {
-                    load::what_is_given_up_holds_up_nothing::<Protocol>();
+                    load::what_is_given_up_holds_up_nothing(PROTOCOL);
                 }
 
                 #[test]
                 fn leaders_of_starved_nodes_stay_and_clients_are_answered() {
-                    starved::leaders_stay::<Protocol>();
+                    starved::leaders_stay(PROTOCOL);
                 }
 
                 #[test]
                 fn writes_are_answered_soon_while_a_fault_lasts_and_when_it_has_ended() {
-                    recovering::all_are_answered_soon::<Protocol>();
+                    recovering::all_are_answered_soon(PROTOCOL);
                 }
 
                 #[test]
                 fn clients_are_answered_while_a_node_installs_a_snapshot() {
-                    catching_up::clients_are_answered::<Protocol>();
+                    catching_up::clients_are_answered(PROTOCOL);
                 }
 
                 #[test]
                 fn all_replicas_return_and_no_command_of_the_log_costs_a_wait() {
-                    catching_up::all_replicas_catch_up::<Protocol>();
+                    catching_up::all_replicas_catch_up(PROTOCOL);
                 }
 
                 #[test]
                 fn a_message_of_several_commands_is_no_larger_than_the_largest_command() {
-                    catching_up::messages_are_bounded::<Protocol>();
+                    catching_up::messages_are_bounded(PROTOCOL);
                 }
 
                 #[test]

@@ -12,7 +12,6 @@ use faults::Fault;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Address, Layout, NodeId};
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
 use ionian_machines::kv::Kv;
 use ionian_replication::suspicion::PRESENT_FOR;
@@ -65,7 +64,8 @@ struct Waits {
 }
 
 /// Clients ask through every gateway before, during and after a fault.
-fn waits<P: Protocol>(
+fn waits(
+    protocol: Simulated,
     layout: &Layout,
     fault: Fault,
     changes: Vec<(u64, Change)>,
@@ -112,7 +112,8 @@ fn waits<P: Protocol>(
             before.chain(after).collect(),
         )
     };
-    let observed = observe::<P>(&experiment, &PerMessage { us: 1.0 }, &Keys).expect("a preset");
+    let observed =
+        observe(protocol, &experiment, &PerMessage { us: 1.0 }, &Keys).expect("a preset");
     let (before, after) = observed.sources.split_at(lanes.len());
     let left_alone = lanes.iter().zip(before);
     let left_alone = left_alone.filter(|(lane, _)| !fault.affects(node_of(lane)));
@@ -151,9 +152,9 @@ fn longest_us(layout: &Layout) -> u64 {
     longest.as_micros() as u64
 }
 
-pub(crate) fn all_are_answered_soon<P: Protocol>() {
+pub(crate) fn all_are_answered_soon(protocol: Simulated) {
     let mut late = Vec::new();
-    for shape in shapes::usual(Simulated::of::<P>()).filter(|it| it.layout.f > 0) {
+    for shape in shapes::usual(protocol).filter(|it| it.layout.f > 0) {
         let (name, layout) = (shape.name, shape.layout);
         let longest = longest_us(&layout);
         for kind in 0..Fault::KINDS {
@@ -164,7 +165,7 @@ pub(crate) fn all_are_answered_soon<P: Protocol>() {
                 let lasts = fault.lasts(&mut random);
                 let times = begins..begins + lasts;
                 let changes = fault.changes(&layout, times.clone(), &mut random);
-                let waits = waits::<P>(&layout, fault, changes, &times);
+                let waits = waits(protocol, &layout, fault, changes, &times);
                 let named = |node: NodeId| layout.name(node).to_string();
                 let row = format!("{name}: {}, {lasts} us: {waits:?}", fault.in_words(named));
                 println!("{row}");

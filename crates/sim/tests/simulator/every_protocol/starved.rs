@@ -7,7 +7,6 @@ use crate::wan::{SECOND, experiment};
 use core::ops::Range;
 use ionian_kernel::id::ClientId;
 use ionian_kernel::layout::{Layout, NodeId};
-use ionian_kernel::protocol::Protocol;
 use ionian_kernel::random::Random;
 use ionian_sim::Simulated;
 use ionian_sim::performance::wan::{
@@ -34,7 +33,7 @@ fn pauses(node: NodeId, random: &mut Random) -> Vec<(u64, Change)> {
 }
 
 /// What clients of three lanes get from a deployment whose nodes are starved.
-fn starve<P: Protocol>(layout: Layout, seed: u64) -> Observed {
+fn starve(protocol: Simulated, layout: Layout, seed: u64) -> Observed {
     let lanes = layout.all::<ClientId>(0).iter().take(3);
     let sources = lanes.map(|lane| Source {
         lane,
@@ -69,7 +68,7 @@ fn starve<P: Protocol>(layout: Layout, seed: u64) -> Observed {
         timed: 0,
         other: 1,
     };
-    observe::<P>(&experiment, &PerMessage { us: 1.0 }, &own_keys).unwrap()
+    observe(protocol, &experiment, &PerMessage { us: 1.0 }, &own_keys).unwrap()
 }
 
 /// The most elections of a log in two minutes in which its nodes are starved.
@@ -77,10 +76,10 @@ const ELECTIONS: u64 = 6;
 
 /// Leaders stay although their nodes are starved, once they have learned that the election timeout
 /// is too short for that; and clients are answered, though late.
-pub(crate) fn leaders_stay<P: Protocol>() {
-    let shapes = shapes::usual(Simulated::of::<P>()).filter(|it| it.layout.f > 0);
+pub(crate) fn leaders_stay(protocol: Simulated) {
+    let shapes = shapes::usual(protocol).filter(|it| it.layout.f > 0);
     for shape in shapes.take(2) {
-        let observed = starve::<P>(shape.layout.clone(), 0);
+        let observed = starve(protocol, shape.layout.clone(), 0);
         let elections: u64 = observed.leads.iter().map(|it| it.elections).sum();
         let logs: u64 = observed.leads.iter().map(|it| it.parts()).sum();
         let answered: usize = observed.sources.iter().map(|it| it.answers.len()).sum();
