@@ -1,19 +1,13 @@
 //! The tester is tested: a correct protocol passes, and each defect is caught for what it is.
 
-use crate::toy::{Toy, scenario};
+use crate::toy::{Defect, TOY, scenario, with};
 use ionian_kernel::client::ReadLevel;
 use ionian_kernel::layout::{Layout, NodeId, numbered};
-use ionian_sim::{
-    Canary, Failure, FailureKind, Faults, Scenario, Simulated, Summary, run_seed, run_seeds,
-};
-
-fn run<const DEFECT: u8>(scenario: &Scenario, seeds: u64) -> Summary {
-    run_seeds(Simulated::of::<Toy<DEFECT>>(), scenario, 0..seeds)
-}
+use ionian_sim::{Canary, Failure, FailureKind, Faults, Scenario, run_seed, run_seeds};
 
 /// Runs until the defect is caught, and makes sure that it was caught for one of these reasons.
-fn catches<const DEFECT: u8>(scenario: &Scenario, expected: &[FailureKind]) -> Failure {
-    let summary = run::<DEFECT>(scenario, 300);
+fn catches(scenario: &Scenario, expected: &[FailureKind]) -> Failure {
+    let summary = run_seeds(TOY, scenario, 0..300);
     let outcome = summary
         .failures
         .first()
@@ -31,7 +25,7 @@ fn catches<const DEFECT: u8>(scenario: &Scenario, expected: &[FailureKind]) -> F
 
 #[test]
 fn a_correct_protocol_passes() {
-    let summary = run::<0>(&scenario(), 300);
+    let summary = run_seeds(TOY, &scenario(), 0..300);
     let failures: Vec<_> = summary
         .failures
         .iter()
@@ -70,7 +64,7 @@ fn a_correct_protocol_passes() {
 fn a_correct_protocol_passes_on_two_event_loops() {
     let mut two_loops = scenario();
     two_loops.layout.options.loops = 2;
-    let summary = run::<0>(&two_loops, 100);
+    let summary = run_seeds(TOY, &two_loops, 0..100);
     assert!(
         summary.failures.is_empty(),
         "{:?}",
@@ -80,31 +74,31 @@ fn a_correct_protocol_passes_on_two_event_loops() {
 
 #[test]
 fn an_invariant_that_does_not_hold() {
-    catches::<12>(&scenario(), &[FailureKind::Invariant]);
+    catches(&with(Defect::BreaksInvariant), &[FailureKind::Invariant]);
 }
 
 #[test]
 fn a_cluster_that_never_rests() {
-    catches::<13>(&scenario(), &[FailureKind::Liveness]);
+    catches(&with(Defect::NeverRests), &[FailureKind::Liveness]);
 }
 
 #[test]
 fn no_deduplication() {
-    catches::<1>(&scenario(), &[FailureKind::ExactlyOnce]);
+    catches(&with(Defect::NoDeduplication), &[FailureKind::ExactlyOnce]);
 }
 
 #[test]
 fn stale_reads() {
     let linearizable = Scenario {
         read_levels: vec![ReadLevel::Linearizable],
-        ..scenario()
+        ..with(Defect::StaleReads)
     };
-    catches::<2>(&linearizable, &[FailureKind::Linearizability]);
+    catches(&linearizable, &[FailureKind::Linearizability]);
     let sequential = Scenario {
         read_levels: vec![ReadLevel::Sequential],
-        ..scenario()
+        ..with(Defect::StaleReads)
     };
-    catches::<2>(
+    catches(
         &sequential,
         &[FailureKind::Sequential, FailureKind::Linearizability],
     );
@@ -112,8 +106,8 @@ fn stale_reads() {
 
 #[test]
 fn replies_without_a_fence() {
-    catches::<3>(
-        &scenario(),
+    catches(
+        &with(Defect::Unfenced),
         &[FailureKind::LostWrite, FailureKind::Linearizability],
     );
 }
@@ -124,7 +118,7 @@ fn the_driver_without_a_fence() {
         canary: Canary::NoFence,
         ..scenario()
     };
-    catches::<0>(
+    catches(
         &canary,
         &[FailureKind::LostWrite, FailureKind::Linearizability],
     );
@@ -136,7 +130,7 @@ fn a_disk_that_forgets() {
         canary: Canary::ForgetDisk,
         ..scenario()
     };
-    catches::<0>(
+    catches(
         &canary,
         &[
             FailureKind::LostWrite,
@@ -152,7 +146,7 @@ fn a_node_that_ignores_what_its_disk_says() {
         canary: Canary::IgnoresDiskErrors,
         ..scenario()
     };
-    catches::<0>(
+    catches(
         &canary,
         &[
             FailureKind::LostWrite,
@@ -164,32 +158,32 @@ fn a_node_that_ignores_what_its_disk_says() {
 
 #[test]
 fn an_effect_denied() {
-    catches::<4>(&scenario(), &[FailureKind::Refused]);
+    catches(&with(Defect::DeniesEffect), &[FailureKind::Refused]);
 }
 
 #[test]
 fn two_answers() {
-    catches::<5>(&scenario(), &[FailureKind::Reply]);
+    catches(&with(Defect::AnswersTwice), &[FailureKind::Reply]);
 }
 
 #[test]
 fn a_lane_that_never_asks_again() {
-    catches::<6>(&scenario(), &[FailureKind::Liveness]);
+    catches(&with(Defect::NeverAsksAgain), &[FailureKind::Liveness]);
 }
 
 #[test]
 fn a_panic() {
-    catches::<7>(&scenario(), &[FailureKind::Panic]);
+    catches(&with(Defect::Panics), &[FailureKind::Panic]);
 }
 
 #[test]
 fn copies_that_differ() {
-    catches::<8>(&scenario(), &[FailureKind::Divergence]);
+    catches(&with(Defect::Swaps), &[FailureKind::Divergence]);
 }
 
 #[test]
 fn a_write_executed_as_a_read() {
-    let failure = catches::<9>(&scenario(), &[FailureKind::Refused]);
+    let failure = catches(&with(Defect::ReadsWrite), &[FailureKind::Refused]);
     // Which of the two is seen first is the seed's choice.
     let seen = [
         "was not refused",
@@ -205,9 +199,9 @@ fn a_write_executed_as_a_read() {
 fn answers_made_up() {
     let eventual = Scenario {
         read_levels: vec![ReadLevel::Eventual],
-        ..scenario()
+        ..with(Defect::MakesUpAnswers)
     };
-    catches::<10>(
+    catches(
         &eventual,
         &[
             FailureKind::Eventual,
@@ -225,8 +219,8 @@ fn answers_for_an_earlier_life() {
         FailureKind::Linearizability,
         FailureKind::Reply,
     ];
-    catches::<11>(
-        &scenario(),
+    catches(
+        &with(Defect::MistakesLives),
         &[&wrong[..], &[FailureKind::LostWrite, FailureKind::Refused]].concat(),
     );
 }
@@ -237,7 +231,7 @@ fn a_layout_that_is_none() {
         instances: numbered(vec![vec![NodeId(0)], vec![]]),
         ..Layout::default()
     };
-    let failure = run_seed(Simulated::of::<Toy<0>>(), &Scenario::new("none", layout), 1)
+    let failure = run_seed(TOY, &Scenario::new("none", layout), 1)
         .result
         .unwrap_err();
     assert_eq!(
@@ -252,7 +246,7 @@ fn an_idle_run() {
         instances: numbered(vec![vec![], vec![NodeId(0)]]),
         ..Layout::default()
     };
-    let failure = run_seed(Simulated::of::<Toy<0>>(), &Scenario::new("idle", layout), 1)
+    let failure = run_seed(TOY, &Scenario::new("idle", layout), 1)
         .result
         .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Idle);
@@ -265,7 +259,7 @@ fn calm_scenarios_are_calm() {
         vary_options: false,
         ..scenario()
     };
-    let summary = run::<0>(&calm, 50);
+    let summary = run_seeds(TOY, &calm, 0..50);
     assert!(summary.failures.is_empty());
     let report = &summary.report;
     assert_eq!(

@@ -1,6 +1,6 @@
 //! The same seed gives the same trace, byte for byte; another seed gives another.
-use crate::toy::{Toy, scenario};
-use ionian_sim::{Scenario, Simulated, Watch, run_seed, run_seed_watched};
+use crate::toy::{TOY, scenario};
+use ionian_sim::{Scenario, Watch, run_seed, run_seed_watched};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ fn traced(scenario: &Scenario, seed: u64) -> (u64, String) {
         trace: Some(Box::new(lines.clone())),
         ..Watch::default()
     };
-    let outcome = run_seed_watched(Simulated::of::<Toy<0>>(), scenario, seed, watch);
+    let outcome = run_seed_watched(TOY, scenario, seed, watch);
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     (outcome.trace_hash, text)
 }
@@ -36,8 +36,8 @@ fn the_same_seed_gives_the_same_trace() {
         assert!(first == again, "seed {seed}");
         // A sink changes nothing.
         let (one, two) = (
-            run_seed(Simulated::of::<Toy<0>>(), &scenario(), seed),
-            run_seed(Simulated::of::<Toy<0>>(), &scenario(), seed),
+            run_seed(TOY, &scenario(), seed),
+            run_seed(TOY, &scenario(), seed),
         );
         assert_eq!((one.trace_hash, &one.report), (first.0, &two.report));
     }
@@ -46,7 +46,7 @@ fn the_same_seed_gives_the_same_trace() {
 #[test]
 fn other_seeds_give_other_traces() {
     let hashes: BTreeSet<u64> = (0..100)
-        .map(|seed| run_seed(Simulated::of::<Toy<0>>(), &scenario(), seed).trace_hash)
+        .map(|seed| run_seed(TOY, &scenario(), seed).trace_hash)
         .collect();
     assert_eq!(hashes.len(), 100);
 }

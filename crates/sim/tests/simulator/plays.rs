@@ -1,12 +1,11 @@
 //! Plays: what they can say, what they expect, and how they complain.
-use crate::toy::{Toy, scenario};
-use ionian_sim::Simulated;
+use crate::toy::{Defect, TOY, scenario, with};
 use ionian_sim::machine::Lists;
 use ionian_sim::play::Play;
 
-fn play<const DEFECT: u8>(text: &str) -> Result<(), String> {
+fn play(defect: Defect, text: &str) -> Result<(), String> {
     let play = Play::parse(text).map_err(|error| error.to_string())?;
-    play.run(Simulated::of::<Toy<DEFECT>>(), &scenario(), Lists::new(3))
+    play.run(TOY, &with(defect), Lists::new(3))
         .map_err(|error| error.to_string())
 }
 
@@ -82,19 +81,19 @@ expect reply c0 length 2
 
 #[test]
 fn plays_pass_on_the_correct_protocol() {
-    play::<0>(LOST_ANSWER).unwrap();
-    play::<0>(CRASH).unwrap();
-    play::<0>(CUT).unwrap();
+    play(Defect::Nothing, LOST_ANSWER).unwrap();
+    play(Defect::Nothing, CRASH).unwrap();
+    play(Defect::Nothing, CUT).unwrap();
 }
 
 #[test]
 fn and_fail_on_broken_ones() {
-    let error = play::<1>(LOST_ANSWER).unwrap_err();
+    let error = play(Defect::NoDeduplication, LOST_ANSWER).unwrap_err();
     assert!(
         error.starts_with("line 17") && error.contains("a second time"),
         "{error}"
     );
-    let error = play::<3>(CRASH).unwrap_err();
+    let error = play(Defect::Unfenced, CRASH).unwrap_err();
     assert!(
         error.starts_with("line 4: expected") && error.contains("n0 sends client::Answer to n1"),
         "{error}"
@@ -105,13 +104,13 @@ fn and_fail_on_broken_ones() {
 fn a_recorded_play_expects_what_happened() {
     let recorded = Play::parse(CRASH)
         .unwrap()
-        .record(Simulated::of::<Toy<0>>(), &scenario(), Lists::new(3))
+        .record(TOY, &scenario(), Lists::new(3))
         .unwrap();
     assert!(
         recorded.contains("deliver all\n> n0 gets server::Execute from n1\n> n0 appends 1\n"),
         "{recorded}"
     );
-    play::<0>(&recorded).unwrap();
+    play(Defect::Nothing, &recorded).unwrap();
 }
 
 #[test]
@@ -158,7 +157,7 @@ fn mistakes_are_explained() {
             "line 3: c0 was told \"nothing\" and not \"ok\"",
         ),
     ] {
-        let error = play::<0>(text).unwrap_err();
+        let error = play(Defect::Nothing, text).unwrap_err();
         assert!(error.starts_with(complaint), "{error}");
     }
 }

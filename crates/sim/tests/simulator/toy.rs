@@ -9,7 +9,7 @@ use ionian_kernel::protocol::{Birth, Invariants, Protocol, Transition};
 use ionian_kernel::service::Service;
 use ionian_kernel::status::{Metric, Metrics, Status};
 use ionian_replication::batch::Outcome;
-use ionian_sim::Scenario;
+use ionian_sim::{Scenario, Simulated};
 
 /// What is wrong with the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,12 @@ pub enum Defect {
     NeverRests,
 }
 
-pub struct Toy<const DEFECT: u8>;
+pub struct Toy;
+
+pub const TOY: Simulated = Simulated::of::<Toy>();
+
+/// The option of the protocol that says what is wrong: a place among [`DEFECTS`].
+const DEFECT: &str = "defect";
 
 const DEFECTS: [Defect; 14] = [
     Defect::Nothing,
@@ -366,7 +371,7 @@ ionian_kernel::protocol! {
     1 Server "server" ToServer(ServerId) server::Server,
 }
 
-impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
+impl Protocol for Toy {
     const NAME: &'static str = "toy";
     const KINDS: &'static [&'static str] = KINDS;
     const METRICS: &'static [Metrics] = METRICS;
@@ -410,7 +415,8 @@ impl<const DEFECT: u8> Protocol for Toy<DEFECT> {
     }
 
     fn instantiate(config: &Layout, birth: Birth<'_>) -> Instance {
-        let defect = DEFECTS[DEFECT as usize];
+        let defect = config.options.own.get(DEFECT);
+        let defect = DEFECTS[defect.map_or(0, |place| *place as usize)];
         if birth.address.kind == kind::Client {
             Instance::Client(client::Client {
                 id: ionian_kernel::id::ClientId(birth.address.index),
@@ -444,7 +450,7 @@ pub struct EachMessage {
     never_rests: bool,
 }
 
-impl<const DEFECT: u8> Invariants<Toy<DEFECT>> for EachMessage {
+impl Invariants<Toy> for EachMessage {
     fn new(_: &Layout) -> Self {
         EachMessage::default()
     }
@@ -477,10 +483,16 @@ impl<const DEFECT: u8> Invariants<Toy<DEFECT>> for EachMessage {
 
 /// A server on one node and a client lane on each of two others.
 pub fn scenario() -> Scenario {
-    let layout = Layout {
+    with(Defect::Nothing)
+}
+
+/// The same with a defect.
+pub fn with(defect: Defect) -> Scenario {
+    let mut layout = Layout {
         instances: numbered(vec![vec![NodeId(1), NodeId(2)], vec![NodeId(0)]]),
         ..Layout::default()
     };
+    layout.options.own.insert(DEFECT, defect as u64);
     Scenario {
         stable_log: false,
         ..Scenario::new("toy", layout)
