@@ -28,6 +28,7 @@ pub mod salvage;
 pub mod service;
 mod set;
 pub mod setting;
+pub mod small_map;
 pub mod status;
 pub mod time;
 pub mod trace;

@@ -1,7 +1,8 @@
 //! Which of several instances answer soonest: a role that may choose whom it asks asks those.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use ionian_kernel::id::{Id, Set};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 
 /// So often one request goes to all, and the time that each takes to answer is measured.
@@ -20,7 +21,7 @@ const ALIKE: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub struct Distances<I: Id> {
     /// The last times of those that have answered.
-    took: BTreeMap<I, VecDeque<Duration>>,
+    took: SmallMap<I, VecDeque<Duration>>,
     /// The request that is measured, and when it left.
     measured: Option<(u64, Instant)>,
     /// Not before this time another one is measured: not the first, which may be what connects.
@@ -30,7 +31,7 @@ pub struct Distances<I: Id> {
 impl<I: Id> Default for Distances<I> {
     fn default() -> Self {
         Distances {
-            took: BTreeMap::new(),
+            took: SmallMap::new(),
             measured: None,
             next: None,
         }

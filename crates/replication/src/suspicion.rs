@@ -1,8 +1,8 @@
 //! Failure detection from the traffic itself: which instances have answered lately.
 
-use alloc::collections::BTreeMap;
 use core::cell::Cell;
 use ionian_kernel::id::{Id, Set};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 
 /// How often an instance sends a heartbeat to those that give it work.
@@ -24,7 +24,7 @@ const REPORTED_FOR: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Suspicion<I: Id> {
     /// When each suspect gets its next piece of work.
-    probes: BTreeMap<I, Instant>,
+    probes: SmallMap<I, Instant>,
     /// When an instance was last given work, and whether that was [long ago](REPORTED_FOR).
     asked_at: Instant,
     rests: bool,
@@ -33,7 +33,7 @@ pub struct Suspicion<I: Id> {
 impl<I: Id> Default for Suspicion<I> {
     fn default() -> Self {
         Suspicion {
-            probes: BTreeMap::new(),
+            probes: SmallMap::new(),
             asked_at: Instant::ZERO,
             rests: false,
         }
@@ -222,7 +222,7 @@ impl<I: Id> Choice<I> {
 #[derive(Clone, Debug)]
 pub struct Presence<I: Id> {
     all: Set<I>,
-    heard: BTreeMap<I, Instant>,
+    heard: SmallMap<I, Instant>,
     /// Those that joined later and have not sent a heartbeat yet.
     joined: Set<I>,
     within: Duration,
@@ -243,7 +243,7 @@ impl<I: Id> Presence<I> {
     pub fn new(all: Set<I>, within: Duration) -> Self {
         Presence {
             all,
-            heard: BTreeMap::new(),
+            heard: SmallMap::new(),
             joined: Set::EMPTY,
             within,
             since: Instant::ZERO,

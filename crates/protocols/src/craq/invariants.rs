@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::Slot;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
+use ionian_kernel::small_map::SmallMap;
 use ionian_replication::batch::Value;
 
 /// What was seen so far in one run.
@@ -21,12 +22,12 @@ pub struct Invariants {
     /// What MultiPaxos says of the master's log.
     master: Ordering,
     /// The members of the chain of each epoch.
-    chains: BTreeMap<ChainEpoch, Chain>,
+    chains: SmallMap<ChainEpoch, Chain>,
     /// What was applied under each number.
     applied: BTreeMap<Slot, Value>,
     /// How far members had applied in each epoch.
-    committed: BTreeMap<ChainEpoch, Slot>,
-    nodes: BTreeMap<Address, Seen>,
+    committed: SmallMap<ChainEpoch, Slot>,
+    nodes: SmallMap<Address, Seen>,
 }
 
 /// What was seen of a chain node, in its present life.
@@ -44,10 +45,10 @@ impl protocol::Invariants<Craq> for Invariants {
     fn new(config: &Arc<super::config::Config>) -> Self {
         Invariants {
             master: protocol::Invariants::new(&config.master),
-            chains: BTreeMap::new(),
+            chains: SmallMap::new(),
             applied: BTreeMap::new(),
-            committed: BTreeMap::new(),
-            nodes: BTreeMap::new(),
+            committed: SmallMap::new(),
+            nodes: SmallMap::new(),
         }
     }
 
@@ -130,7 +131,11 @@ impl Invariants {
     /// or a later one has received it.
     fn check_committed(&self) -> Result<(), String> {
         let lacks = |seen: &Seen| {
-            let committed = self.committed.range(..=seen.epoch).map(|(_, slot)| *slot);
+            let until = self
+                .committed
+                .iter()
+                .filter(|(epoch, _)| **epoch <= seen.epoch);
+            let committed = until.map(|(_, slot)| *slot);
             seen.place.is_some() && committed.max() > Some(seen.received)
         };
         match self.nodes.iter().find(|(_, seen)| lacks(seen)) {

@@ -26,12 +26,12 @@ use super::message::{
 };
 use super::{Envelope, leader, metrics};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::WireError;
@@ -289,7 +289,7 @@ pub struct Acceptor {
     /// have copied from this one.
     lives: Lives,
     /// Earlier lives of leaders than these are over.
-    closed: BTreeMap<LeaderId, u32>,
+    closed: SmallMap<LeaderId, u32>,
     index: ConflictIndex<Payload>,
     store: Store,
     kept: KeptVector,
@@ -316,7 +316,7 @@ impl Acceptor {
             amnesiac: birth.amnesiac,
             returning: None,
             lives: Lives::default(),
-            closed: BTreeMap::new(),
+            closed: SmallMap::new(),
             index: ConflictIndex::new(birth.seed),
             store: Store::new(duty.records()),
             kept: KeptVector::new(config.f()),

@@ -3,6 +3,7 @@
 use super::instance::{Deps, InstanceId, Space, checked};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
 
 /// A set of instances that has all of a space but for a few.
@@ -11,7 +12,7 @@ use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
 /// under way, and one space for each start of a leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutedSet {
-    spaces: BTreeMap<Space, Runs>,
+    spaces: SmallMap<Space, Runs>,
     count: u64,
 }
 

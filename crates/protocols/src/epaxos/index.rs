@@ -30,9 +30,10 @@
 
 use super::instance::{Deps, InstanceId, Space};
 use super::paged::PagedMap;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use ionian_kernel::machine::Footprint;
+use ionian_kernel::small_map::SmallMap;
 use ionian_replication::slot_map::{NumberMap, Seeded};
 
 /// The most dependencies that are named one by one. A command that conflicts with more waits for
@@ -50,7 +51,7 @@ pub struct ConflictIndex<F> {
     barriers: u64,
     /// Behind which number of each space nothing was recorded; a space is left out where a command
     /// in `everything` depends on all that was.
-    ends: BTreeMap<Space, u64>,
+    ends: SmallMap<Space, u64>,
 }
 
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl<F: AsRef<Footprint> + Clone> ConflictIndex<F> {
             keys: NumberMap::with_hasher(Seeded(seed)),
             everything: BTreeSet::new(),
             barriers: 1,
-            ends: BTreeMap::new(),
+            ends: SmallMap::new(),
         }
     }
 

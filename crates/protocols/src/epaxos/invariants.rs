@@ -10,6 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
+use ionian_kernel::small_map::SmallMap;
 
 /// The number of dependencies that are followed from one command to another before the question is
 /// given up.
@@ -23,7 +24,7 @@ const PAIRS: usize = 8;
 pub struct Invariants {
     decided: BTreeMap<InstanceId, Choice>,
     /// How many decisions of each instance were looked at, in its present life.
-    seen: BTreeMap<Address, u64>,
+    seen: SmallMap<Address, u64>,
     /// Decisions that were not compared with others yet.
     fresh: Vec<InstanceId>,
     /// How many pairs of conflicting commands were found to be ordered.

@@ -3,9 +3,9 @@
 //! all answers).
 
 use super::message::{Choice, Evidence, PreAccepted};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::AcceptorId;
+use ionian_kernel::small_map::SmallMap;
 
 /// What follows from the evidence.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +66,7 @@ pub enum Case {
 /// leader's have recorded the command before it was proposed, a majority. A noop is seen by none
 /// and need not be.
 pub fn judge(
-    evidence: &BTreeMap<AcceptorId, Evidence>,
+    evidence: &SmallMap<AcceptorId, Evidence>,
     leader: Option<AcceptorId>,
     enough: usize,
 ) -> Option<Verdict> {
@@ -82,7 +82,7 @@ pub fn judge(
 
 /// Cases 2 to 6.
 fn propose(
-    evidence: &BTreeMap<AcceptorId, Evidence>,
+    evidence: &SmallMap<AcceptorId, Evidence>,
     leader: Option<AcceptorId>,
 ) -> (Choice, Case) {
     let votes = evidence.values().filter_map(|known| known.vote.as_ref());

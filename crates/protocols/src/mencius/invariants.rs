@@ -16,6 +16,7 @@ use alloc::sync::Arc;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
+use ionian_kernel::small_map::SmallMap;
 use ionian_replication::batch::Value;
 use ionian_replication::slot_map::SlotMap;
 
@@ -25,7 +26,7 @@ pub struct Invariants {
     config: Arc<Config>,
     /// What a stripe knows of every configuration that some node has ever had: acceptors and their
     /// quorums are the same in all stripes.
-    configs: BTreeMap<Epoch, Arc<multipaxos::config::Config>>,
+    configs: SmallMap<Epoch, Arc<multipaxos::config::Config>>,
     ledger: Ledger,
     /// The votes of each acceptor that were looked at in each stripe, in its present life.
     seen: BTreeMap<(Address, Stripe), Seen>,
@@ -44,7 +45,7 @@ impl protocol::Invariants<Mencius> for Invariants {
     fn new(config: &Arc<Config>) -> Self {
         Invariants {
             config: config.clone(),
-            configs: of_any_stripe(config).into(),
+            configs: of_any_stripe(config).into_iter().collect(),
             ledger: Ledger::default(),
             seen: BTreeMap::new(),
         }

@@ -10,7 +10,6 @@ use crate::multipaxos::config::Highest;
 use crate::parts::leader::Notes;
 use crate::parts::salvage::{Authors, Votes, members};
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec;
 use bytes::Bytes;
@@ -18,12 +17,13 @@ use ionian_kernel::id::{AcceptorId, Slot};
 use ionian_kernel::layout::{Address, Layout, LayoutError};
 use ionian_kernel::protocol::Protocol;
 use ionian_kernel::salvage::Salvaged;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::wire::{WireError, decode_all, encode_all};
 
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Salvage {
-    stripes: BTreeMap<Stripe, (Votes, ReservedRanges)>,
+    stripes: SmallMap<Stripe, (Votes, ReservedRanges)>,
     acceptors: Authors<AcceptorId>,
 }
 

@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::status::Agreement;
 use ionian_replication::batch::Value;
 use ionian_replication::window::SlotWindow;
@@ -80,7 +81,7 @@ pub(crate) struct Ledger {
     /// What is chosen, as far as replicas execute it.
     chosen: BTreeMap<Slot, Chosen>,
     /// What was looked at of each replica, in its present life.
-    seen: BTreeMap<Address, Seen>,
+    seen: SmallMap<Address, Seen>,
 }
 
 impl Seen {
@@ -250,19 +251,18 @@ fn against(
 /// What was seen so far in one run.
 pub struct Invariants {
     /// Every configuration that some node has ever had.
-    configs: BTreeMap<Epoch, Arc<Config>>,
+    configs: SmallMap<Epoch, Arc<Config>>,
     ledger: Ledger,
     /// How many votes of each acceptor were looked at, in its present life.
-    seen: BTreeMap<Address, u64>,
+    seen: SmallMap<Address, u64>,
 }
 
 impl protocol::Invariants<MultiPaxos> for Invariants {
     fn new(config: &Arc<Config>) -> Self {
-        let configs = BTreeMap::from([(config.epoch(), config.clone())]);
         Invariants {
-            configs,
+            configs: [(config.epoch(), config.clone())].into_iter().collect(),
             ledger: Ledger::default(),
-            seen: BTreeMap::new(),
+            seen: SmallMap::new(),
         }
     }
 
@@ -359,7 +359,7 @@ impl Invariants {
 
 /// Whether these are enough in the eyes of a node of any configuration that uses the round.
 pub(crate) fn is_write_quorum(
-    configs: &BTreeMap<Epoch, Arc<Config>>,
+    configs: &SmallMap<Epoch, Arc<Config>>,
     round: Round,
     voters: AcceptorSet,
 ) -> bool {

@@ -7,13 +7,13 @@ use super::branch;
 use super::message::Proposer;
 use crate::multipaxos::config::Config;
 use crate::multipaxos::kind;
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::status::Status;
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_replication::backoff::doubled;
@@ -79,7 +79,7 @@ pub struct ProxyLeaderCore {
     turn: u64,
     check_at: Option<Instant>,
     /// Batches chosen in this burst, by the batcher that waits for them.
-    chosen_batches: BTreeMap<BatcherId, Vec<u64>>,
+    chosen_batches: SmallMap<BatcherId, Vec<u64>>,
     chosen: u64,
     retries: u64,
 }
@@ -149,7 +149,7 @@ impl ProxyLeaderCore {
             tellers: Tellers::new(AcceptorSet::EMPTY, &config),
             turn: Random::new(birth.seed).any() >> 1,
             check_at: None,
-            chosen_batches: BTreeMap::new(),
+            chosen_batches: SmallMap::new(),
             chosen: 0,
             retries: 0,
             config,

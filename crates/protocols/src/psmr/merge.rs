@@ -64,7 +64,6 @@ use crate::multipaxos::{self, kind};
 use crate::parts::due::SinceSnapshot;
 use crate::parts::replica::Gate;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -73,6 +72,7 @@ use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::{Birth, Instance as _};
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::Instant;
 use ionian_replication::executor::Cut;
 
@@ -98,7 +98,7 @@ pub(super) struct Merge {
     pub(super) barrier_at: Option<Instant>,
     pub(super) backup: Option<Backup>,
     /// The peers that wait for a picture: how far each has executed g_all, and since when.
-    pub(super) waiting: BTreeMap<ReplicaId, (Slot, Instant)>,
+    pub(super) waiting: SmallMap<ReplicaId, (Slot, Instant)>,
     pub(super) random: Random,
 }
 
@@ -117,7 +117,7 @@ impl Merge {
             attempts: 0,
             barrier_at: None,
             backup: None,
-            waiting: BTreeMap::new(),
+            waiting: SmallMap::new(),
             random: Random::new(birth.seed ^ 1),
             config,
         }

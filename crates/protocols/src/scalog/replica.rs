@@ -38,6 +38,7 @@ use ionian_kernel::machine::RestoreError;
 use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Cover, Out, Picture, Role};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, earliest, transit};
 use ionian_kernel::wire::{Never, Reader, Wire, encode_all};
@@ -104,7 +105,7 @@ pub struct Replica {
     /// When it asks a server for what is missing, and how often it did.
     fetch: Option<(Instant, u32)>,
     /// Up to where it has asked for a log, and has no answer yet.
-    asked: BTreeMap<LogId, u64>,
+    asked: SmallMap<LogId, u64>,
     /// Whether records come only because it asks for them: they were sent before it could take
     /// them in. Then it asks at once for what a slot lacks.
     is_behind: bool,
@@ -135,7 +136,7 @@ impl Replica {
             next: None,
             gathering: Gathering::default(),
             fetch: None,
-            asked: BTreeMap::new(),
+            asked: SmallMap::new(),
             is_behind: false,
             waits_since: None,
             tells: false,

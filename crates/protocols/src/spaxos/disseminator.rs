@@ -27,6 +27,7 @@ use ionian_kernel::messages;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest, transit};
 use ionian_kernel::wire::Never;
@@ -139,7 +140,7 @@ pub struct Disseminator {
     turn: u64,
     helping: Helping,
     /// Batches chosen in this burst, by the batcher that waits for them.
-    chosen_batches: BTreeMap<BatcherId, Vec<u64>>,
+    chosen_batches: SmallMap<BatcherId, Vec<u64>>,
     check_at: Option<Instant>,
     dropped: u64,
     payloads: u64,
@@ -204,7 +205,7 @@ impl Disseminator {
             lives: Lives::default(),
             turn: random.any() >> 1,
             helping: Helping::new(config.clone(), id),
-            chosen_batches: BTreeMap::new(),
+            chosen_batches: SmallMap::new(),
             check_at: None,
             dropped: 0,
             payloads: 0,

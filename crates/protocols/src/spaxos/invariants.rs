@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::Address;
 use ionian_kernel::protocol;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::status::Status;
 use ionian_replication::batch::Batch;
 
@@ -31,9 +32,9 @@ pub struct Invariants {
     voted: BTreeMap<PayloadId, (Slot, Reference)>,
     /// A change of the membership is over, and what was voted for is to be checked again.
     has_changed: bool,
-    stabilizers: BTreeMap<Address, Holder>,
+    stabilizers: SmallMap<Address, Holder>,
     /// The furthest that each replica ever kept.
-    kept: BTreeMap<Address, Slot>,
+    kept: SmallMap<Address, Slot>,
     /// References that a replica was told are chosen, by slot.
     chosen: BTreeMap<Slot, Reference>,
 }
@@ -56,8 +57,8 @@ impl protocol::Invariants<SPaxos> for Invariants {
             payloads: BTreeMap::new(),
             voted: BTreeMap::new(),
             has_changed: false,
-            stabilizers: BTreeMap::new(),
-            kept: BTreeMap::new(),
+            stabilizers: SmallMap::new(),
+            kept: SmallMap::new(),
             chosen: BTreeMap::new(),
         }
     }

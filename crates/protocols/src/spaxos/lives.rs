@@ -2,9 +2,9 @@
 //! from one of a former life. The argument is in `stabilizer/copying.rs`.
 
 use super::id::StabilizerId;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::{Epoch, Set};
+use ionian_kernel::small_map::SmallMap;
 
 /// A stabilizer counts its lives from an epoch times this number on, and one that is new the places
 /// of its records too: another stabilizer may have had its number in an earlier epoch, and counted
@@ -19,7 +19,7 @@ pub(super) fn first_of(epoch: Epoch) -> u64 {
 
 /// The life that each stabilizer lives, as far as it is known: 0 for those of which nothing is.
 #[derive(Debug, Default)]
-pub(super) struct Lives(BTreeMap<StabilizerId, u64>);
+pub(super) struct Lives(SmallMap<StabilizerId, u64>);
 
 /// What follows from the lives that a stabilizer knows of.
 #[derive(Debug, PartialEq, Eq)]

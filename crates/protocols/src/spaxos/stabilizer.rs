@@ -30,6 +30,7 @@ use ionian_kernel::id::*;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::random::Random;
 use ionian_kernel::role::{Out, Role};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Duration, Instant, earliest};
 use ionian_kernel::{messages, wire_enum};
@@ -189,7 +190,7 @@ pub struct Stabilizer {
     waiting: Waiting,
     stale: Stale,
     /// What was stored in this burst, by the disseminator that waits to hear of it.
-    acknowledgements: BTreeMap<DisseminatorId, Vec<Ticket>>,
+    acknowledgements: SmallMap<DisseminatorId, Vec<Ticket>>,
     /// Those that receive all acknowledgements, because they propose for the others.
     helpers: Set<DisseminatorId>,
     /// What this one has sent to replicas, and the other stabilizers do not know yet.
@@ -231,7 +232,7 @@ impl Stabilizer {
             kept: Slot::ZERO,
             waiting: Waiting::new(id, random.any() >> 1),
             stale: Stale::default(),
-            acknowledgements: BTreeMap::new(),
+            acknowledgements: SmallMap::new(),
             helpers: config.helpers().map(|(helper, _)| helper).collect(),
             unannounced: Places::new(),
             announce_at: None,

@@ -5,7 +5,6 @@
 use super::metrics;
 use super::{Envelope, batcher, client, kind, unbatcher};
 use crate::parts::{self, due::SinceSnapshot, workers::workers};
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::RestoreError;
 use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::{Cover, Out, Picture, Role};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::status::{Metrics, Status};
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_kernel::wire::WireError;
@@ -65,7 +65,7 @@ pub struct Server {
     answers: AnswersByClient,
     unbatchers: Set<UnbatcherId>,
     turn: u64,
-    done: BTreeMap<BatcherId, Vec<u64>>,
+    done: SmallMap<BatcherId, Vec<u64>>,
 }
 
 impl Server {
@@ -83,7 +83,7 @@ impl Server {
             answers: AnswersByClient::default(),
             unbatchers: layout.preferred(kind::Unbatcher, birth.node),
             turn: 0,
-            done: BTreeMap::new(),
+            done: SmallMap::new(),
         }
     }
 

@@ -27,10 +27,10 @@ use crate::craq::id::ChainNodeId;
 use crate::craq::message::{FIRST_LIFE, Step, first_life};
 use crate::craq::roster::Roster;
 use crate::craq::{branch, kind, leader};
-use alloc::collections::BTreeMap;
 use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::Instant;
 use ionian_replication::batch::{Answer, Batch, Command, Outcome, Purpose};
 
@@ -38,7 +38,7 @@ use ionian_replication::batch::{Answer, Batch, Command, Outcome, Purpose};
 #[derive(Debug)]
 pub(super) struct Changing {
     /// The clients that wait for an answer to a change, and their numbers for it.
-    askers: BTreeMap<ClientId, u64>,
+    askers: SmallMap<ClientId, u64>,
     /// The master knows the membership of this epoch, and no change is under way there.
     settled: Epoch,
     /// Which nodes count, as the master has said last.
@@ -51,7 +51,7 @@ impl Changing {
     /// Knows the nodes that the cluster began with.
     pub(super) fn new(founding: Set<ChainNodeId>) -> Self {
         Changing {
-            askers: BTreeMap::new(),
+            askers: SmallMap::new(),
             settled: Epoch::default(),
             roster: Roster::founding(founding),
             lacks_records: false,

@@ -14,11 +14,11 @@ use super::{ChainNode, In};
 use crate::craq::branch;
 use crate::craq::id::{ChainEpoch, ChainNodeId};
 use crate::parts::replica::offer::{Offer, Piece, time_for};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::Slot;
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::Value;
@@ -53,7 +53,7 @@ pub(super) struct Joining {
     /// The snapshot that other nodes are given.
     offer: Option<Offer>,
     /// What other nodes that copy have asked for last, and when.
-    pub(super) copying: BTreeMap<ChainNodeId, (Slot, Instant)>,
+    pub(super) copying: SmallMap<ChainNodeId, (Slot, Instant)>,
     /// How often it was removed from chains that had not settled, and when it may join again.
     removals: u32,
     pub(super) not_before: Instant,

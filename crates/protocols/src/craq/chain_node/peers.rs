@@ -18,25 +18,25 @@ use super::{ChainNode, In};
 use crate::craq::id::{ChainEpoch, ChainNodeId};
 use crate::craq::message::Step;
 use crate::craq::{branch, kind};
-use alloc::collections::BTreeMap;
 use ionian_kernel::id::{Id, Set};
 use ionian_kernel::layout::Address;
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant, Timestamp};
 
 /// What was heard of other chain nodes.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     /// When each was heard last.
-    heard: BTreeMap<ChainNodeId, Instant>,
+    heard: SmallMap<ChainNodeId, Instant>,
     /// Those whose clocks are known.
     clocks: Set<ChainNodeId>,
     /// When each was heard last, and said that it hears this node.
-    hears_us: BTreeMap<ChainNodeId, Instant>,
+    hears_us: SmallMap<ChainNodeId, Instant>,
     /// Since when each was heard so without a gap.
-    steady: BTreeMap<ChainNodeId, Instant>,
+    steady: SmallMap<ChainNodeId, Instant>,
     /// Which members each takes for dead; itself if it is cut off.
-    pub(super) suspected: BTreeMap<ChainNodeId, Set<ChainNodeId>>,
+    pub(super) suspected: SmallMap<ChainNodeId, Set<ChainNodeId>>,
     /// Since when too few others hear this node, or are heard.
     cut_off: Option<Instant>,
 }

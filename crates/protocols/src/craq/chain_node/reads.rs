@@ -50,6 +50,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::{Set, Slot};
 use ionian_kernel::random::Random;
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::Instant;
 use ionian_replication::batch::{Batch, BatchBuilder};
 
@@ -81,7 +82,7 @@ pub(super) struct Reads {
     query_at: Option<Instant>,
     /// The questions of other members to this one, as the tail: the last of each, with the inquiry
     /// that answers it.
-    queries_here: BTreeMap<ChainNodeId, (ChainEpoch, u64, u64)>,
+    queries_here: SmallMap<ChainNodeId, (ChainEpoch, u64, u64)>,
     /// Sequential reads, by what they must see.
     waiting: BTreeMap<Slot, Vec<Batch>>,
     /// How many batches wait, and what they take.
@@ -107,7 +108,7 @@ impl Reads {
             // Answers to an earlier process of this node answer nothing.
             inquiry: Random::new(seed ^ 2).any() >> 1,
             query_at: None,
-            queries_here: BTreeMap::new(),
+            queries_here: SmallMap::new(),
             waiting: BTreeMap::new(),
             batches: 0,
             bytes: 0,

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::machine::Footprint;
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::Instant;
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::{Batch, Value};
@@ -34,7 +35,7 @@ pub(super) struct Writes {
     held: Held,
     /// The batchers that wait for entries.
     owners: BTreeMap<Slot, (BatcherId, u64)>,
-    done: BTreeMap<BatcherId, Vec<u64>>,
+    done: SmallMap<BatcherId, Vec<u64>>,
     /// Whether the predecessor is to be sent an acknowledgement, and what the last one said is
     /// committed.
     ack_due: bool,
@@ -53,7 +54,7 @@ impl Writes {
             queue: Queue::default(),
             held: Held::default(),
             owners: BTreeMap::new(),
-            done: BTreeMap::new(),
+            done: SmallMap::new(),
             ack_due: false,
             acknowledged: Slot::ZERO,
             dropped: 0,

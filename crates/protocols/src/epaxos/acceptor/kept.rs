@@ -3,25 +3,25 @@
 
 use crate::epaxos::instance::{InstanceId, Space};
 use crate::epaxos::message::Reach;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::{ReplicaId, Set};
+use ionian_kernel::small_map::SmallMap;
 
 /// See the top of this file.
 pub(super) struct KeptVector {
     f: usize,
     /// What each replica has said.
-    told: BTreeMap<ReplicaId, BTreeMap<Space, u64>>,
+    told: SmallMap<ReplicaId, SmallMap<Space, u64>>,
     /// Below this number f + 1 replicas have a space.
-    kept: BTreeMap<Space, u64>,
+    kept: SmallMap<Space, u64>,
 }
 
 impl KeptVector {
     pub(super) fn new(f: usize) -> Self {
         KeptVector {
             f,
-            told: BTreeMap::new(),
-            kept: BTreeMap::new(),
+            told: SmallMap::new(),
+            kept: SmallMap::new(),
         }
     }
 

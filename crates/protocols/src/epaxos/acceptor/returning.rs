@@ -47,11 +47,11 @@ use crate::epaxos::instance::{InstanceId, Space};
 use crate::epaxos::message::{Choice, Copy, Life, Lives, Page, Payload, Reach};
 use crate::epaxos::{Envelope, branch, leader};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, LeaderId, Set};
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::page;
 
@@ -72,11 +72,11 @@ pub(super) struct Return {
     copied: bool,
     /// For each leader that has answered, its space then, and the number from which on all
     /// instances are new. All its later spaces are new.
-    boundaries: BTreeMap<LeaderId, (Space, u64)>,
+    boundaries: SmallMap<LeaderId, (Space, u64)>,
     /// Those whose earlier spaces were over for all from which it has copied.
     over: Set<LeaderId>,
     /// Where the next page of each other acceptor begins, and when it was asked for.
-    pages: BTreeMap<AcceptorId, (InstanceId, Option<Instant>)>,
+    pages: SmallMap<AcceptorId, (InstanceId, Option<Instant>)>,
     finished: AcceptorSet,
     /// Whether it expects the decision of each instance before a boundary.
     expects: bool,

@@ -6,8 +6,8 @@ use crate::epaxos::instance::{Ballot, Deps, InstanceId, Space};
 use crate::epaxos::message::{Choice, Evidence, Payload, PreAccepted, Reach, Vote};
 use crate::epaxos::paged::PagedMap;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use ionian_kernel::small_map::SmallMap;
 
 /// The most instances. At the limit it records no new commands, and they wait, until replicas have
 /// stored snapshots.
@@ -98,7 +98,7 @@ pub(super) struct Store {
     learns: bool,
     known: PagedMap<Box<Known>>,
     /// How far each space is known to reach.
-    reaches: BTreeMap<Space, u64>,
+    reaches: SmallMap<Space, u64>,
     /// The instances by their first record.
     places: Places,
     /// The number of the next record.

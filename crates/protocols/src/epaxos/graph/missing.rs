@@ -4,6 +4,7 @@
 use crate::epaxos::instance::{InstanceId, Space};
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::Instant;
 
 /// The most that are listed at a time. Those beyond it are listed when an instance waits for them:
@@ -15,7 +16,7 @@ pub(super) struct Missing {
     since: BTreeMap<InstanceId, Instant>,
     by_age: BTreeSet<(Instant, InstanceId)>,
     /// All that are missing of a space below this number are listed.
-    listed: BTreeMap<Space, u64>,
+    listed: SmallMap<Space, u64>,
 }
 
 impl Missing {

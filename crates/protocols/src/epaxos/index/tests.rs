@@ -1,4 +1,5 @@
 use super::*;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use ionian_kernel::id::LeaderId;
 use ionian_kernel::random::Random;

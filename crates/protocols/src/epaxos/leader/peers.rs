@@ -3,9 +3,10 @@
 
 use super::super::config::Config;
 use super::super::kind;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use ionian_kernel::id::{AcceptorId, AcceptorSet, Id, LeaderId, Set};
 use ionian_kernel::layout::{NodeId, Places};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::distance::Distances;
 use ionian_replication::suspicion::Suspicion;
@@ -16,7 +17,7 @@ pub(super) struct Peers {
     leaders: Set<LeaderId>,
     timeout: Duration,
     since: Instant,
-    heard: BTreeMap<LeaderId, Heard>,
+    heard: SmallMap<LeaderId, Heard>,
     /// Where leaders are.
     places: Places,
     /// On how many other nodes the leaders are that it has heard.
@@ -44,7 +45,7 @@ impl Peers {
             leaders: config.leaders(),
             timeout: config.options().election_timeout,
             since: Instant::ZERO,
-            heard: BTreeMap::new(),
+            heard: SmallMap::new(),
             suspicion: Suspicion::default(),
             distances: Distances::default(),
         }

@@ -11,6 +11,7 @@ use crate::epaxos::{Envelope, MAX_RECOVERIES, acceptor, branch};
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
 
@@ -40,7 +41,7 @@ struct Recovery {
     ballot: Ballot,
     /// The highest ballot that an acceptor has promised.
     promised: Ballot,
-    evidence: BTreeMap<AcceptorId, Evidence>,
+    evidence: SmallMap<AcceptorId, Evidence>,
     /// What it proposes, and who voted for it.
     proposed: Option<(Choice, AcceptorSet)>,
     attempts: u32,
@@ -135,7 +136,7 @@ impl Leader {
         let recovery = Recovery {
             ballot: Ballot::default(),
             promised: Ballot::default(),
-            evidence: BTreeMap::new(),
+            evidence: SmallMap::new(),
             proposed: None,
             attempts: 0,
             at: now,

@@ -13,10 +13,11 @@ use crate::epaxos::instance::{Deps, InstanceId, Space};
 use crate::epaxos::message::{Instance, Reach, Run};
 use crate::epaxos::{Envelope, MAX_RECOVERIES, RUNS, acceptor, branch, leader};
 use crate::parts::replica::currency::current_until;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 
 /// The most instances that leaders are asked for at a time: as many as one recovers at a time.
@@ -31,13 +32,13 @@ pub(super) struct Missing {
     near: AcceptorSet,
     turn: u64,
     /// How far each space is known to reach.
-    known: BTreeMap<Space, u64>,
+    known: SmallMap<Space, u64>,
     /// How far it was known to reach when it was looked, the last time first: once for each
     /// acceptor, and once more. What is younger than the last is on its way.
-    seen: VecDeque<BTreeMap<Space, u64>>,
+    seen: VecDeque<SmallMap<Space, u64>>,
     /// The same when it last looked around, and when that was; zero before a majority of the
     /// leaders has sent heartbeats.
-    long_seen: BTreeMap<Space, u64>,
+    long_seen: SmallMap<Space, u64>,
     looked_at: Instant,
     /// When it is known to have had all that was proposed; zero if not since it was started.
     current_at: Instant,
@@ -54,9 +55,9 @@ impl Missing {
         Missing {
             near,
             turn: turn >> 1,
-            known: BTreeMap::new(),
+            known: SmallMap::new(),
             seen: VecDeque::new(),
-            long_seen: BTreeMap::new(),
+            long_seen: SmallMap::new(),
             looked_at: Instant::ZERO,
             current_at: Instant::ZERO,
             forgetful: Set::EMPTY,
@@ -90,8 +91,8 @@ impl Missing {
             leader,
             life: life.saturating_add(1),
         };
-        let next = self.known.range(later..).next();
-        next.is_some_and(|(space, _)| space.leader == leader && space.life > life)
+        let next = self.known.keys().find(|space| **space >= later);
+        next.is_some_and(|space| space.leader == leader && space.life > life)
     }
 
     /// The present space of each leader, as far as it is known.
@@ -123,7 +124,7 @@ impl Missing {
 
 impl Replica {
     /// The instances that exist, as far as `reach` says, and are neither executed nor decided here.
-    fn missing_runs(&self, reach: &BTreeMap<Space, u64>) -> Vec<Run> {
+    fn missing_runs(&self, reach: &SmallMap<Space, u64>) -> Vec<Run> {
         let mut runs = Vec::new();
         for (space, below) in reach {
             for (start, end) in self.executed().missing(*space, *below) {

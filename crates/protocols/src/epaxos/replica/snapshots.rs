@@ -12,13 +12,13 @@ use crate::epaxos::{Envelope, acceptor, branch};
 use crate::parts::due::SinceSnapshot;
 use crate::parts::replica::offer::{Offer, Piece, time_for};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::machine::{Frozen, RestoreError};
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Instant, earliest};
 use ionian_kernel::wire::{Reader, Wire, WireError};
 
@@ -41,14 +41,14 @@ pub(super) struct Snapshots {
     stored: (u64, Vec<Reach>),
     storing: Option<(u64, Vec<Reach>)>,
     /// What the barriers that were executed depend on.
-    passed: BTreeMap<Space, u64>,
+    passed: SmallMap<Space, u64>,
     since: SinceSnapshot,
     /// The one that peers are given, with its name.
     offer: Option<(u64, Offer)>,
     next_name: u64,
     install: Option<Install>,
     /// The one that it had last of each peer.
-    last: BTreeMap<ReplicaId, u64>,
+    last: SmallMap<ReplicaId, u64>,
     turn: u64,
     pub(super) installed: u64,
 }
@@ -71,12 +71,12 @@ impl Snapshots {
             loses_state: !keeps_records,
             stored: (0, Vec::new()),
             storing: None,
-            passed: BTreeMap::new(),
+            passed: SmallMap::new(),
             since: SinceSnapshot::default(),
             offer: None,
             next_name: name >> 1,
             install: None,
-            last: BTreeMap::new(),
+            last: SmallMap::new(),
             turn: name >> 1,
             installed: 0,
         }

@@ -3,8 +3,8 @@
 //! from another for an election timeout asks the rest to pass on what they receive from it. If that
 //! other one has failed there is nothing to pass on.
 
-use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 
 /// See the top of this file.
@@ -13,9 +13,9 @@ pub(super) struct Links {
     /// When it began to listen.
     since: Instant,
     /// When each of the others was heard last.
-    heard: BTreeMap<LeaderId, Instant>,
+    heard: SmallMap<LeaderId, Instant>,
     /// Who does not hear whom, and until when that holds if it is not said again.
-    asked: BTreeMap<LeaderId, (Set<LeaderId>, Instant)>,
+    asked: SmallMap<LeaderId, (Set<LeaderId>, Instant)>,
 }
 
 impl Links {

@@ -11,8 +11,8 @@
 //! leaders rarely wait for one.
 
 use crate::mencius::stripe::StripePosition;
-use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::quorum::QuorumSystem;
 
@@ -38,7 +38,7 @@ pub(super) struct Reservation {
     /// How far each acceptor knows. The end of a round's reservations only grows, and its start
     /// stays: an acceptor that has noted one has noted all that end earlier, so an answer to an
     /// earlier question counts too.
-    noted: BTreeMap<AcceptorId, StripePosition>,
+    noted: SmallMap<AcceptorId, StripePosition>,
     ask_at: Option<Instant>,
     /// What is observed to learn how many positions are used in a round trip.
     observed: Option<Observed>,

@@ -4,6 +4,7 @@ use super::{AcceptorCore, AcceptorPort};
 use crate::parts::message::Vote;
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::wire_enum;
 
 /// What an acceptor must find again.
@@ -69,7 +70,7 @@ pub(super) struct Recovered {
     forgotten: Slot,
     /// By epoch: below this slot there are confirmations without the vote that they are of, which
     /// is released and may be gone.
-    bare: BTreeMap<Epoch, Slot>,
+    bare: SmallMap<Epoch, Slot>,
     /// Whether there was any record: it has lived before.
     any: bool,
 }
@@ -79,7 +80,7 @@ impl Recovered {
     /// written again.)
     fn begin(&mut self, epoch: Epoch) {
         self.votes.retain(|_, vote| vote.round.epoch() >= epoch);
-        self.bare = self.bare.split_off(&epoch);
+        self.bare.retain(|it, _| *it >= epoch);
     }
 
     /// Votes below this slot are missing that were confirmed.

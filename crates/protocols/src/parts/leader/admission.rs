@@ -7,13 +7,13 @@
 //! anything. From then on it may act as if it had voted for nothing from the frontier on. See
 //! `docs/protocols/multipaxos.md`, "Admission", for why that is safe.
 
-use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
+use ionian_kernel::small_map::SmallMap;
 
 /// Acceptors that ask to be let in.
 #[derive(Default)]
 pub(super) struct Admission {
-    waiting: BTreeMap<AcceptorId, Waiting>,
+    waiting: SmallMap<AcceptorId, Waiting>,
 }
 
 struct Waiting {

@@ -12,9 +12,9 @@
 //! end (decision 0023).
 
 use crate::multipaxos::config::Config;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::layout::NodeId;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant, Timestamp};
 
 /// How far a leader's clock may be from that of the others before it is corrected. Messages take
@@ -34,7 +34,7 @@ pub(crate) struct LogClock {
     node: NodeId,
     f: usize,
     /// By how many milliseconds the clocks of other nodes are ahead of this one.
-    others: BTreeMap<NodeId, Shown>,
+    others: SmallMap<NodeId, Shown>,
     /// What follows from them: by how many milliseconds its own clock is corrected. Known
     /// beforehand, for every proposal asks.
     correction_ms: i64,
@@ -59,7 +59,7 @@ impl LogClock {
         LogClock {
             node,
             f,
-            others: BTreeMap::new(),
+            others: SmallMap::new(),
             correction_ms: 0,
             stamped: Timestamp(0),
             executed: Timestamp(0),

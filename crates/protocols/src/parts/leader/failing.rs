@@ -8,8 +8,8 @@
 //! seconds would leave one proxy leader of many with all the work for minutes. And one on the
 //! leader's node is not judged: it reaches, and is reached by, the same nodes as the leader.
 
-use alloc::collections::BTreeMap;
 use ionian_kernel::id::{ProxyLeaderId, Set};
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
 
@@ -26,7 +26,7 @@ const DOUBLES: u32 = 6;
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Failing {
-    failures: BTreeMap<ProxyLeaderId, Failures>,
+    failures: SmallMap<ProxyLeaderId, Failures>,
     /// How many slots were executed promptly, after they were given to a proxy leader first or
     /// again.
     prompt: u64,

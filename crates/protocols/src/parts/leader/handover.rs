@@ -10,9 +10,9 @@
 
 use super::progress::Progress;
 use crate::multipaxos::config::{Config, Highest};
-use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::membership::Change;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_kernel::wire::encode_all;
 use ionian_replication::batch::{Batch, Command, Purpose};
@@ -31,7 +31,7 @@ pub(super) struct Handover {
     promised: Highest<Round>,
     /// Acceptors that have lost their memory, and when each last asked to take part again: they
     /// answer nothing else, and a round of both configurations is what can let them in.
-    rejoining: BTreeMap<AcceptorId, Instant>,
+    rejoining: SmallMap<AcceptorId, Instant>,
     /// Set when this leader leads in the epoch of both configurations.
     frontier: Option<Slot>,
     finish_at: Instant,

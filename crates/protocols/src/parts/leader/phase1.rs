@@ -8,6 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Instant, Timestamp};
 use ionian_replication::backoff::doubled;
 use ionian_replication::batch::Value;
@@ -25,7 +26,7 @@ pub(super) struct Phase1<N> {
     pub(super) start: Slot,
     pub(super) end: Slot,
     /// For each acceptor that has answered, where its next stretch begins.
-    next: BTreeMap<AcceptorId, Slot>,
+    next: SmallMap<AcceptorId, Slot>,
     /// Acceptors that have told all their votes.
     complete: AcceptorSet,
     /// The vote of the highest round in each slot, over everything heard.
@@ -34,7 +35,7 @@ pub(super) struct Phase1<N> {
     watermark: Slot,
     notes: N,
     /// When each acceptor is asked again, and how often it was since it last told something.
-    asked: BTreeMap<AcceptorId, (Instant, u32)>,
+    asked: SmallMap<AcceptorId, (Instant, u32)>,
     begun_at: Instant,
 }
 
@@ -73,13 +74,13 @@ impl<N: Notes> Phase1<N> {
             round,
             start,
             end,
-            next: BTreeMap::new(),
+            next: SmallMap::new(),
             complete: AcceptorSet::EMPTY,
             votes: BTreeMap::new(),
             forgotten: Slot::ZERO,
             watermark: Slot::ZERO,
             notes: N::default(),
-            asked: BTreeMap::new(),
+            asked: SmallMap::new(),
             begun_at,
         }
     }

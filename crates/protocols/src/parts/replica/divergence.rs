@@ -18,11 +18,12 @@
 //! raised the level: in the same slot everywhere.
 
 use super::{ReplicaCore, ReplicaPort};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ionian_kernel::id::{ReplicaId, Set, Slot};
 use ionian_kernel::layout::Options;
 use ionian_kernel::level::Level;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::status::Agreement;
 use ionian_replication::executor::Executor;
 
@@ -68,7 +69,7 @@ pub(super) struct Divergence {
     /// It has executed every slot from this one on.
     whole_from: Slot,
     own: VecDeque<Own>,
-    theirs: BTreeMap<ReplicaId, VecDeque<Mark>>,
+    theirs: SmallMap<ReplicaId, VecDeque<Mark>>,
     /// Stretches that it has completed and not told others of.
     untold: Vec<Mark>,
     /// How many sums of others were compared.

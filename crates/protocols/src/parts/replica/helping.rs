@@ -5,8 +5,8 @@
 use super::{ReplicaCore, ReplicaPort};
 use crate::parts::branch;
 use crate::parts::message::ChosenSlots;
-use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::Instant;
 use ionian_kernel::wire::MAX_MESSAGE_BYTES;
 use ionian_replication::page::Page;
@@ -25,7 +25,7 @@ const PATIENCE: u32 = 8;
 /// Peers that wait for slots from `start` up to `end`, until when.
 #[derive(Default)]
 pub(super) struct Helping {
-    waiting: BTreeMap<ReplicaId, (Slot, Slot, Instant)>,
+    waiting: SmallMap<ReplicaId, (Slot, Slot, Instant)>,
 }
 
 impl ReplicaCore {

@@ -12,9 +12,9 @@ use crate::multipaxos::message::ReaderId;
 use crate::multipaxos::{Envelope, acceptor, client, read_batcher};
 use crate::pigpaxos::message::Watermarks;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 
 /// Who reads, and its number for the inquiry.
@@ -26,7 +26,7 @@ pub(super) type Answer = (Slot, Epoch, Slot);
 
 /// What acceptors have answered, by the epoch of their promises.
 #[derive(Default)]
-pub(super) struct Largest(BTreeMap<Epoch, OfEpoch>);
+pub(super) struct Largest(SmallMap<Epoch, OfEpoch>);
 
 #[derive(Default)]
 struct OfEpoch {

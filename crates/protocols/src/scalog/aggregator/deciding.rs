@@ -6,10 +6,10 @@ use crate::scalog::branch;
 use crate::scalog::config::Config;
 use crate::scalog::cut::{Change, Cut, Shard};
 use crate::scalog::id::{Generation, ServerId};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::{Index, Slot};
 use ionian_kernel::role::Out;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 use ionian_replication::backoff::doubled;
 
@@ -32,14 +32,14 @@ const STEADY_AFTER: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(super) struct Deciding {
     /// The last report of each server.
-    heard: BTreeMap<ServerId, Heard>,
+    heard: SmallMap<ServerId, Heard>,
     /// Since when it listens.
     since: Instant,
     cut: Cut,
     /// What was proposed of each shard beyond the cut.
-    proposed: BTreeMap<Index, Proposed>,
+    proposed: SmallMap<Index, Proposed>,
     /// What the cuts have shown of each shard.
-    seen: BTreeMap<Index, Seen>,
+    seen: SmallMap<Index, Seen>,
     /// Shards whose records come too late to the replica that is furthest.
     late: Vec<Index>,
     closed: u64,

@@ -2,9 +2,10 @@
 
 use crate::scalog::cut::Shard;
 use crate::scalog::id::Generation;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ionian_kernel::id::{ReplicaId, Slot};
+use ionian_kernel::small_map::SmallMap;
 
 /// The most marks. Beyond them the last one is replaced: what it covers is kept a little longer.
 const MAX_MARKS: usize = 1024;
@@ -13,7 +14,7 @@ const MAX_MARKS: usize = 1024;
 #[derive(Default)]
 pub(super) struct Kept {
     /// How far each replica keeps the log, as it said last.
-    each: BTreeMap<ReplicaId, Slot>,
+    each: SmallMap<ReplicaId, Slot>,
     /// How far f+1 of them ever did at once.
     enough: Slot,
     /// What was ordered before some slots.

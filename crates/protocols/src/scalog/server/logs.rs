@@ -5,6 +5,7 @@ use crate::scalog::cut::LogId;
 use crate::scalog::id::{Generation, RecordPlace};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use ionian_kernel::small_map::SmallMap;
 use ionian_replication::batch::Batch;
 use ionian_replication::page::Page;
 
@@ -16,7 +17,7 @@ pub(super) const MAX_BYTES: usize = 256 << 20;
 /// See the top of this file.
 #[derive(Default)]
 pub(super) struct Logs {
-    logs: BTreeMap<LogId, Log>,
+    logs: SmallMap<LogId, Log>,
     next_place: RecordPlace,
     bytes: usize,
 }
@@ -25,8 +26,8 @@ pub(super) struct Logs {
 /// come after it.
 #[derive(Default)]
 pub(super) struct Recovered {
-    records: BTreeMap<LogId, BTreeMap<u64, (RecordPlace, Batch)>>,
-    starts: BTreeMap<LogId, u64>,
+    records: SmallMap<LogId, BTreeMap<u64, (RecordPlace, Batch)>>,
+    starts: SmallMap<LogId, u64>,
 }
 
 impl Recovered {
@@ -184,13 +185,14 @@ impl Logs {
 
     /// Replicas keep all that was ordered of generations before this one.
     pub(super) fn forget_before(&mut self, generation: Generation) {
-        while let Some(first) = self.logs.first_entry()
-            && first.key().generation < generation
-        {
-            let records = first.remove().records;
-            let bytes = records.iter().map(|(_, batch)| batch.byte_len());
-            self.bytes -= bytes.sum::<usize>();
-        }
+        self.logs.retain(|log, Log { records, .. }| {
+            let is_over = log.generation < generation;
+            if is_over {
+                let bytes = records.iter().map(|(_, batch)| batch.byte_len());
+                self.bytes -= bytes.sum::<usize>();
+            }
+            !is_over
+        });
     }
 
     /// Records with places before this one are not needed.

@@ -8,6 +8,7 @@ use super::super::message::Ticket;
 use crate::spaxos::id::{DisseminatorId, PayloadNumber, StabilizerId};
 use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
+use ionian_kernel::small_map::SmallMap;
 
 /// What a disseminator knows of the payloads of others.
 pub(super) struct Helping {
@@ -15,7 +16,7 @@ pub(super) struct Helping {
     me: DisseminatorId,
     /// The leaders on this node.
     leaders: Set<LeaderId>,
-    others: BTreeMap<DisseminatorId, Other>,
+    others: SmallMap<DisseminatorId, Other>,
     helped: u64,
 }
 
@@ -35,7 +36,7 @@ impl Helping {
             leaders: leaders_beside(&config, me),
             config,
             me,
-            others: BTreeMap::new(),
+            others: SmallMap::new(),
             helped: 0,
         }
     }

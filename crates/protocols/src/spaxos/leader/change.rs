@@ -11,15 +11,15 @@ use crate::spaxos::id::StabilizerId;
 use crate::spaxos::lives::Lives;
 use crate::spaxos::proxy_leader::STABILIZER_PRESENCE;
 use crate::spaxos::{Envelope, stabilizer};
-use alloc::collections::BTreeMap;
 use ionian_kernel::id::*;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::Instant;
 
 /// What a leader knows of the stabilizers in a change of the membership.
 #[derive(Default)]
 pub(super) struct Change {
     /// When each stabilizer was heard of.
-    heard: BTreeMap<StabilizerId, Instant>,
+    heard: SmallMap<StabilizerId, Instant>,
     /// The round in which they were asked to take over.
     round: Round,
     /// Those that have taken over, each in the life that it lives.

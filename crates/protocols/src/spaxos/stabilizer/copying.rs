@@ -27,15 +27,15 @@
 
 use super::super::message::PayloadId;
 use crate::spaxos::id::StabilizerId;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ionian_kernel::id::*;
+use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Duration, Instant};
 
 /// How far the copies have come.
 #[derive(Default)]
 pub(super) struct Copying {
-    reached: BTreeMap<StabilizerId, Reached>,
+    reached: SmallMap<StabilizerId, Reached>,
     complete: Set<StabilizerId>,
     next_timer: Instant,
 }
