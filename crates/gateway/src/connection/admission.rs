@@ -27,7 +27,7 @@ pub(super) enum Admission {
 pub(super) struct Fetched {
     /// The users are those of now: they were fetched for the next command.
     is_fresh: bool,
-    /// Why they could not be fetched for the next command.
+    /// Why those of now could not be fetched for the next command.
     pub(super) refusal: Option<Refusal>,
 }
 
@@ -62,9 +62,15 @@ impl Connection {
         if verdict != Verdict::Allowed && !self.is_idle() {
             return Admission::Waits;
         }
-        self.fetched = Fetched::default();
+        let refusal = std::mem::take(&mut self.fetched).refusal;
         match verdict {
-            Verdict::Allowed => return Admission::Granted,
+            Verdict::Allowed => match refusal.filter(|_| self.needs_quorum(named)) {
+                None => return Admission::Granted,
+                // It has waited for the cluster as long as a command may.
+                Some(refusal) => {
+                    reply::error(self.output.tail(), super::compound::refusal_text(refusal));
+                }
+            },
             Verdict::Refused(text) => self.refuse(words, &text),
             Verdict::Gone => self.close_gone(),
         }
@@ -88,6 +94,12 @@ impl Connection {
                     || has_users && is_privileged(words)
             }
         }
+    }
+
+    /// Whether the command is sent to the cluster, and no replica answers it alone.
+    fn needs_quorum(&self, named: Named) -> bool {
+        let is_read = named.is_read() && self.client.level.get() != ReadLevel::Linearizable;
+        matches!(named, Named::Machine(_)) && !self.transaction.is_open() && !is_read
     }
 
     /// Asks for the users of now, once all commands before are answered. If they could not be

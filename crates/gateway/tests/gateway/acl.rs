@@ -302,6 +302,18 @@ fn without_a_quorum_no_client_logs_in_and_eventual_reads_go_on() {
     user.send("ECHO x\r\n");
     user.answer(Err(Refusal::Unavailable));
     assert_eq!(text(&user.finish(&mut cluster)), "$1\nx\n");
+    // What needs a quorum has waited for it by then. Stale reads are served.
+    let mut third = Client::new(&gateway());
+    for (setting, command, answer) in [
+        ("", "SET k w\r\n", unavailable),
+        ("", "GET k\r\n", unavailable),
+        ("IONIAN CONSISTENCY EVENTUAL\r\n", "GET k\r\n", "+OK\n$-1\n"),
+    ] {
+        third.send(format!("{setting}{command}"));
+        third.answer(Err(Refusal::Unavailable));
+        assert_eq!(text(&third.finish(&mut Cluster::default())), answer);
+        third = Client::new(&gateway());
+    }
     // That says nothing about passwords: the replica may have executed nothing yet.
     let mut first = Client::new(&gateway());
     for command in ["AUTH u p\r\n", "HELLO 3 AUTH u p\r\n"] {
