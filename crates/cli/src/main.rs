@@ -124,6 +124,7 @@ fn main() -> ExitCode {
     let advice = done.as_ref().err().and_then(contact::advice);
     let code = exit_code(done);
     advice.iter().for_each(|advice| say_on_stderr!("{advice}"));
+    output::settle();
     code
 }
 

@@ -4,7 +4,6 @@ mod arguments;
 mod audit;
 mod http;
 mod join;
-mod log_queue;
 mod logging;
 mod open_files;
 mod secure;

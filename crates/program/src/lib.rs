@@ -7,6 +7,7 @@
 //! | `beside` | finds a program of ours in the directory of the one that runs |
 //! | `completions` | what shells complete |
 //! | `tools` | the subcommands of `ionian` that `ionian-tools` carries out |
+//! | `line_queue` | lines that a thread writes |
 //! | `output` | standard output that may be closed; an error in one line |
 //! | `outcome` | the exit code of a command, and which errors are bad usage |
 //! | `family` | from the names in a deployment to a protocol's type and to a state machine |
@@ -19,6 +20,7 @@
 pub mod beside;
 pub mod completions;
 pub mod family;
+pub mod line_queue;
 pub mod output;
 pub mod tools;
 pub mod version;

@@ -3,7 +3,7 @@
 use super::Arguments;
 use crate::contact;
 use crate::node::{LogFormat, begin_log};
-use crate::output::{say, say_on_stderr};
+use crate::output::{self, say, say_on_stderr};
 use crate::source::{self, ANSWER_LIMIT};
 use crate::waiting::block_on;
 use anyhow::{Context, Result, anyhow};
@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 const ASK_EVERY: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    output::write_errors_by_thread();
     let _log = begin_log(LogFormat::Text, None, None);
     let known = block_on(source::running(&arguments.cluster_args))?;
     let client = Arc::new(Client::connect(gateways(&known)?)?);

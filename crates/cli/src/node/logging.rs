@@ -5,8 +5,8 @@
 //! `E0104`; docs/messages.md lists cause and remedy of each.
 
 use super::audit::{self, Audit};
-use super::log_queue::LogQueue;
 use clap::ValueEnum;
+use ionian_program::line_queue::LineQueue;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -45,7 +45,7 @@ pub(crate) enum LogFormat {
 /// for the last lines.
 #[must_use]
 pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Audit>) -> Log {
-    let queue = LogQueue::begin(std::io::stderr(), |dropped| {
+    let queue = LineQueue::begin(std::io::stderr(), |dropped| {
         tracing::warn!(
             id = "E0113",
             "{dropped} lines of the log were dropped: standard error did not take them"
@@ -81,7 +81,7 @@ pub(crate) fn begin_log(format: LogFormat, node: Option<&str>, audit: Option<Aud
 
 /// The log of this process.
 #[derive(Clone)]
-pub(crate) struct Log(LogQueue);
+pub(crate) struct Log(LineQueue);
 
 impl Log {
     /// Writes the line with which the process ends, as it is.

@@ -27,7 +27,7 @@ mod supervisor;
 use crate::certs;
 use crate::contact;
 use crate::data_paths::DataPaths;
-use crate::output::say_on_stderr;
+use crate::output::{self, say_on_stderr};
 use crate::protocols;
 use crate::signals;
 use crate::source;
@@ -41,6 +41,7 @@ use ionian_kernel::id::Epoch;
 use ionian_kernel::layout::NodeId;
 use ionian_kernel::level::Level;
 use ionian_program::BadUsage;
+use ionian_program::line_queue::LineQueue;
 use ionian_runtime::has_taken_part;
 use members::Members;
 use ports::{InUse, Taken};
@@ -57,6 +58,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    // Restarts and stops wait for no process that reads what this says.
+    output::write_errors_by_thread();
     signals::ignore_others();
     let file = arguments.file.as_ref().or(arguments.config.as_ref());
     if let Some(directory) = file.filter(|file| file.is_dir()) {
@@ -366,9 +369,9 @@ fn announce(
     if let Some(first) = pages.first() {
         text.push_str(&format!("dashboard: {first}\n"));
     }
-    // The reader of standard output may be gone, which is not a reason to stop.
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    // The reader of standard output may be gone or stopped, which is not a reason to stop.
+    let mut out = LineQueue::begin(std::io::stdout(), |_| {});
+    let _ = out.write_all(text.as_bytes());
 }
 
 /// The signals that stop `up`: Ctrl-C, SIGTERM, the end of the terminal.

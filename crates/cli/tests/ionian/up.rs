@@ -8,6 +8,7 @@ use crate::resp::Reply;
 use ionian_deployment::presets;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::io::Write;
 use std::net::TcpListener;
 use std::process::Stdio;
 
@@ -522,26 +523,29 @@ fn the_other_nodes_of_a_cluster_that_has_run_start_though_a_port_of_one_is_in_us
 
 /// As of `ionian up 2>&1 | head`.
 #[test]
-fn up_restarts_nodes_and_stops_in_order_though_no_process_reads_its_errors() {
+fn up_restarts_nodes_and_stops_in_order_whatever_reads_what_it_says() {
+    let closed = std::io::pipe().unwrap().1;
+    up_restarts_and_stops([Stdio::null(), closed.into()]);
+    let (_reader, mut full) = std::io::pipe().unwrap();
+    full.write_all(&[b'x'; 64 << 10]).unwrap();
+    up_restarts_and_stops([full.try_clone().unwrap().into(), full.into()]);
+}
+
+fn up_restarts_and_stops([output, errors]: [Stdio; 2]) {
     let directory = crate::cluster::Directory::new();
-    let deployment = deployment("colocated", &["durability=memory"]);
+    let deployment = deployment("colocated", &["durability=memory"]).to_toml();
     let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
     let (file, data) = (path("given.toml"), path("data"));
-    std::fs::write(&file, deployment.to_toml()).unwrap();
-    let (reader, closed) = std::io::pipe().unwrap();
-    drop(reader);
+    std::fs::write(&file, deployment).unwrap();
     let mut up = ionian();
-    up.args(["up", &file, "--no-http", "--data", &data]);
-    up.stdout(Stdio::null()).stderr(closed);
-    let mut up = Nodes(vec![up.spawn().unwrap()]);
+    let up = up.args(["up", &file, "--no-http", "--data", &data]);
+    let mut up = Nodes(vec![up.stdout(output).stderr(errors).spawn().unwrap()]);
     let pid = |name: &str| {
         let text = std::fs::read_to_string(path(&format!("data/run/{name}.pid"))).ok()?;
         text.trim().parse().ok().map(Pid::from_raw)
     };
-    let is_whole = || {
-        let status = run(&["status", "--data", &data]);
-        status.status.success().then_some(())
-    };
+    let status = ["status", "--data", &data];
+    let is_whole = || run(&status).status.success().then_some(());
     eventually("it serves", is_whole);
     let first = pid("n1").unwrap();
     kill(first, Signal::SIGKILL).unwrap();

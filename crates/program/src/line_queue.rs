@@ -1,5 +1,5 @@
-//! Where lines of the log wait for standard error: a thread writes them, so that a pipe that no
-//! process reads, or a slow terminal, holds up no loop of the node.
+//! Where lines wait for standard error or standard output: a thread writes them, so that a pipe
+//! that no process reads, or a terminal that is stopped, holds up no node and no `ionian up`.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ const BYTES: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The queue. Copies share it.
-#[derive(Clone)]
-pub(super) struct LogQueue {
+#[derive(Clone, Debug)]
+pub struct LineQueue {
     lines: Sender<Vec<u8>>,
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Shared {
     /// The bytes that wait.
     bytes: Mutex<usize>,
@@ -35,22 +35,22 @@ impl Shared {
     }
 }
 
-impl LogQueue {
+impl LineQueue {
     /// A queue whose lines go to this output, in their order. Once the output takes lines again,
     /// `report` gets the number of lines that were dropped.
-    pub(super) fn begin(
+    pub fn begin(
         output: impl Write + Send + 'static,
         report: impl Fn(u64) + Send + 'static,
-    ) -> LogQueue {
+    ) -> LineQueue {
         let (lines, queue) = channel();
         let shared = Arc::<Shared>::default();
         let of_thread = shared.clone();
         std::thread::spawn(move || write_all(output, &queue, &of_thread, report));
-        LogQueue { lines, shared }
+        LineQueue { lines, shared }
     }
 
     /// Waits until all lines are written, at most [`PATIENCE`].
-    pub(super) fn settle(&self) {
+    pub fn settle(&self) {
         let waits = |bytes: &mut usize| *bytes > 0;
         let is_empty = &self.shared.is_empty;
         // The result only says which of the two it was.
@@ -59,7 +59,7 @@ impl LogQueue {
 }
 
 /// Takes a whole line with each call, as the layer of `tracing_subscriber` writes them.
-impl Write for LogQueue {
+impl Write for LineQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut bytes = self.shared.bytes();
         if *bytes + line.len() > BYTES || self.lines.send(line.to_vec()).is_err() {
@@ -125,7 +125,7 @@ mod tests {
         let (written, lines) = channel();
         let (reports, reported) = channel();
         let report = move |dropped| reports.send(dropped).unwrap();
-        let mut queue = LogQueue::begin(Blocked { permits, written }, report);
+        let mut queue = LineQueue::begin(Blocked { permits, written }, report);
         let line = [b'x'; 1 << 10];
         (0..BYTES / line.len() + 5).for_each(|_| queue.write_all(&line).unwrap());
         assert_eq!(*queue.shared.bytes(), BYTES);
