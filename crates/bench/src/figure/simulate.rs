@@ -354,6 +354,7 @@ pub(super) mod tests {
     /// What is projected is what the real roles do in the simulator when each message takes its
     /// time.
     #[test]
+    #[ignore = "takes minutes: `cargo xtask deep`"]
     fn simulations_of_saturated_deployments_reach_what_is_projected() {
         let reads = Workload {
             read_fraction: 0.9,

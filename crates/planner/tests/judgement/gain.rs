@@ -204,6 +204,7 @@ fn compare(conditions: Conditions, preset: &str) -> Compared {
 }
 
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn the_gain_that_is_promised_comes_in_simulated_time() {
     let compared = compare(Conditions::Fine, "colocated");
     assert!(compared.promised >= 4 && compared.unknown.is_empty());
@@ -214,6 +215,7 @@ fn the_gain_that_is_promised_comes_in_simulated_time() {
 /// slow proxy leader take a tenth of a second each, so batches are proposed twice: a fourth proxy
 /// leader brings more than its share, because they are not any more.
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn no_gain_is_promised_where_work_comes_in_few_large_pieces() {
     let compared = compare(Conditions::AsItComes, "batched");
     assert!(compared.broken.is_empty(), "{:#?}", compared.broken);

@@ -78,7 +78,7 @@ fn answers(observed: &Observed, times: core::ops::Range<u64>) -> f64 {
 /// Aggregator 0 makes all cuts until it dies. Servers turn to the next one together.
 #[test]
 fn when_the_aggregator_of_scalog_dies_no_client_waits_for_200_milliseconds() {
-    for clients in [1, 10, 100] {
+    for clients in [1, 30] {
         let observed = death_of("aggregator-0", clients, &[]);
         let silence = longest_silence(&observed);
         let before = answers(&observed, DEATH - SECOND..DEATH);
@@ -165,7 +165,7 @@ fn return_of(preset: &str, names: &[&str], delay_us: f64, settings: &[&str]) -> 
 /// its way.
 #[test]
 fn when_all_replicas_of_scalog_return_the_time_for_a_slot_is_no_round_trip() {
-    for (delay_us, most_of_slot) in [(50.0, 100.0), (1000.0, 100.0), (5000.0, 150.0)] {
+    for (delay_us, most_of_slot) in [(50.0, 100.0), (5000.0, 150.0)] {
         // As many cuts in a second as the time on the way lets there be.
         let settings = ["options.batches_in_flight=64", "options.batch_delay_us=100"];
         let (slots, waited) = return_of("scalog", &["replica-"], delay_us, &settings);

@@ -428,11 +428,7 @@ fn leaders_of_mencius_reserve_what_they_use_and_not_what_they_would_revoke() {
     let sources: Vec<Source> = (0..3)
         .map(|lane| source(lane, 300, Pace::Answered))
         .collect();
-    for revoke in [
-        "options.revoke_slots=0",
-        "options.revoke_slots=1000",
-        "options.revoke_slots=100000",
-    ] {
+    for revoke in ["options.revoke_slots=0", "options.revoke_slots=100000"] {
         let found = mencius(&[revoke], sources.clone()).answers_per_second();
         // 900 clients that wait for one and a half round trips, or a little more: the log is
         // executed in order.

@@ -481,6 +481,7 @@ fn every_role_of_a_preset_of_each_protocol_can_be_measured() {
 /// One of those that rest on what roles spend, and the one that compares it with a process. A test
 /// of the library draws all of them.
 #[test]
+#[ignore = "takes minutes: `cargo xtask deep`"]
 fn figures_are_measured_and_drawn() {
     let directory = Directory::new();
     let out = directory.path("figures");
