@@ -67,8 +67,8 @@ pub(crate) struct Arguments {
     /// Report nodes that end, but do not restart them
     #[arg(long)]
     pub(crate) no_restart: bool,
-    /// Change a setting of the deployment, such as f=2 or node.n0.roles=leader,acceptor*2;
-    /// repeatable
+    /// Change a setting of the deployment, such as durability=memory or
+    /// node.n0.roles=leader,acceptor*2; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
 }
