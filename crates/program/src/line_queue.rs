@@ -49,7 +49,7 @@ impl LineQueue {
         LineQueue { lines, shared }
     }
 
-    /// Waits until all lines are written, at most [`PATIENCE`].
+    /// Waits until all lines are written, a second at most.
     pub fn settle(&self) {
         let waits = |bytes: &mut usize| *bytes > 0;
         let is_empty = &self.shared.is_empty;
