@@ -1,7 +1,7 @@
 //! Nothing that hangs and that a node can do without holds it up: it serves, and ends when it is
 //! asked to.
 
-use crate::cluster::{Directory, LIMIT, Nodes, deployment, eventually, ionian, run};
+use crate::cluster::{Directory, LIMIT, Nodes, deployment, eventually, ionian, run, unfolded};
 use crate::secured::Secured;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -90,6 +90,7 @@ fn a_name_that_no_server_resolves_holds_up_neither_nodes_nor_tools() {
     let Some(said) = isolated(&set_up, &script) else {
         return;
     };
+    let said = unfolded(said.as_bytes());
     let why = ": the name in \"n0.example:";
     assert!(
         said.contains(why) && said.contains(" was not resolved within 2s"),
