@@ -2,6 +2,7 @@
 
 use crate::Arguments;
 use crate::cluster_args::DATA;
+use crate::data_paths::DataPaths;
 use crate::source;
 use anyhow::Result;
 use clap::CommandFactory;
@@ -27,10 +28,12 @@ fn nodes(given: &Given) -> Vec<String> {
     let known = match (file, given.contains_key("at")) {
         (None, true) => None,
         (None, false) => {
-            let data = given.get("data").map_or(DATA, |it| it);
-            source::known_in(data.as_ref()).ok().flatten()
+            let data = Path::new(given.get("data").map_or(DATA, |it| it));
+            let file = DataPaths::new(data).deployment();
+            let known = || source::known_in(data).ok().flatten();
+            (file.is_file() || !file.exists()).then(known).flatten()
         }
-        // A pipe may have no writer.
+        // A pipe, here and above, may have no writer.
         (Some(file), _) => {
             let read = file.is_file().then(|| Deployment::load(file).ok());
             read.flatten().map(Configuration::founded)

@@ -159,7 +159,9 @@ fn offered(
     } else {
         place(at, places).map_or_else(|| flags().collect(), |arg| values(arg, ""))
     };
-    let fits = all.into_iter().filter(|(word, _)| word.starts_with(last));
+    // Of a key that is typed with its `=`, only the value is missing, which is not known.
+    let fits = |word: &str| word.starts_with(last) && (word != last || !word.ends_with('='));
+    let fits = all.into_iter().filter(|(word, _)| fits(word));
     fits.collect()
 }
 
@@ -259,6 +261,7 @@ mod tests {
         assert_eq!(offered("ionian drain n1 --data "), "");
         assert_eq!(offered("ionian drain n1 "), "--data --set --http --help");
         assert_eq!(offered("ionian drain --set f"), "f=");
+        assert_eq!(offered("ionian drain --set f="), "");
         assert_eq!(
             offered("ionian drain --set=node.n-none.ga"),
             "--set=node.n-none.gateway= --set=node.n-none.gateway_listen="

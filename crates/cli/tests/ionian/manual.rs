@@ -186,12 +186,16 @@ fn completions_know_presets_settings_and_the_nodes_of_a_cluster() {
         nodes
     );
     // A pipe without a writer keeps no shell waiting.
-    let pipe = directory.path("pipe");
-    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert_eq!(
-        offers("bash", &["drain", "--config", pipe.to_str().unwrap(), ""]),
-        [""; 0]
-    );
+    let (file_of_data, data) = (data.join("deployment.toml"), data.to_str().unwrap());
+    fs::remove_file(&file_of_data).unwrap();
+    nix::unistd::mkfifo(&file_of_data, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for given in [
+        ["--data", data],
+        ["--config", file_of_data.to_str().unwrap()],
+    ] {
+        let words = [&["drain"], &given[..], &[""]].concat();
+        assert_eq!(offers("bash", &words), [""; 0], "{given:?}");
+    }
     assert_eq!(
         offers("bash", &["up", "--preset", "craq"]),
         ["craq", "craq-6"]
