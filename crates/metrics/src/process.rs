@@ -7,9 +7,6 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The size of a page where the system does not say: that of nearly all systems.
-const PAGE: u64 = 4096;
-
 /// When this program first looked: close to its start.
 static STARTED: LazyLock<f64> = LazyLock::new(|| {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -34,15 +31,14 @@ impl Process {
     pub(crate) fn read(data: &Path) -> Self {
         let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
         let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
-        let memory = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        let pages = |place| memory.split_whitespace().nth(place)?.parse::<u64>().ok();
+        let memory = ionian_runtime::memory_bytes();
         let disk = statvfs(data).ok();
         let size = |blocks: u64| disk.map(|disk| blocks.saturating_mul(disk.fragment_size()));
         Process {
             started: *STARTED,
             cpu: usage.map(|it| seconds(it.user_time()) + seconds(it.system_time())),
-            resident_bytes: pages(1).map(|pages| pages * PAGE),
-            virtual_bytes: pages(0).map(|pages| pages * PAGE),
+            resident_bytes: memory.map(|[_, resident]| resident),
+            virtual_bytes: memory.map(|[size, _]| size),
             open_files: std::fs::read_dir("/proc/self/fd")
                 .ok()
                 .map(|files| files.count() as u64),

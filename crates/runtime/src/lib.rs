@@ -22,6 +22,7 @@
 //! | | `log` | the log of a node, with either durability |
 //! | | `offline` | the data directory of a stopped node: read, or made from a snapshot |
 //! | `error` | | why a node stops |
+//! | `process` | | what the system says of the process |
 //! | `tasks` | | the tasks of a node, which end with it |
 //! | `transport` | `frame` | cuts the byte stream into messages |
 //! | | `stream`, `channel` | a connection in its handshake; its halves, plain or encrypted |
@@ -72,6 +73,7 @@ pub mod storage;
 pub mod traces;
 
 pub mod error;
+mod process;
 mod tasks;
 
 pub mod transport;
@@ -102,6 +104,7 @@ pub use node::roles::Runnable;
 pub use node::settings::NodeSettings;
 pub use node::start::{run_node, run_node_blocking};
 pub use node::startup::{Startup, StartupWatch};
+pub use process::memory_bytes;
 pub use status::{DrainStatus, NodeStatus};
 pub use storage::disk_log::DiskOptions;
 pub use storage::error::LogError;

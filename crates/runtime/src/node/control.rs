@@ -11,6 +11,7 @@ use crate::admin::change::Response;
 use crate::admin::control::{Answer, NodeControl};
 use crate::admin::status::cpu_time_us;
 use crate::admin::traces::TraceRequest;
+use crate::process::memory_bytes;
 use crate::status::{Measured, NodeStatus, RoleLoopStatus, RoleStatus, WorkStatus, counts};
 use crate::traces::{KeptCommand, NodeNotes, RecordingStatus};
 use bytes::Bytes;
@@ -176,7 +177,7 @@ impl State {
             loop_wait_us: run_queue_wait_us(),
             role_busy_us: self.roles.busy_us(),
             syncs: counts(&measured.sync_times),
-            resident_bytes: resident_bytes(),
+            resident_bytes: memory_bytes().map(|[_, resident]| resident),
             snapshot_stored_at: Some(measured.snapshot_stored_at).filter(|it| *it > 0),
             clients: io.application.measured(),
         }
@@ -188,14 +189,6 @@ fn run_queue_wait_us() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let waited_ns: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(waited_ns / 1000)
-}
-
-/// Memory of this process that is in use. Linux only.
-fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    // The size of a page of nearly all systems.
-    Some(pages * 4096)
 }
 
 /// What a role loop reports of itself and its roles.
