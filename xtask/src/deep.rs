@@ -85,7 +85,7 @@ pub(crate) const DEEP: &[Step] = &[
         ],
     ),
     step(
-        "`ionian sim --canary` catches them, and every role can be measured",
+        "`ionian sim --canary` catches them",
         &[
             "test",
             "--package",
@@ -98,11 +98,9 @@ pub(crate) const DEEP: &[Step] = &[
             "ionian-tools",
             "--test",
             "tools",
-            "--",
-            "--include-ignored",
         ],
     ),
-    // One compares a release build with its plan, on a machine that does nothing else.
+    // Left out is the one that measures a release build, on a machine that does nothing else.
     long(
         "the tests that take minutes pass",
         &[
