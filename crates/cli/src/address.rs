@@ -23,7 +23,7 @@ pub(crate) fn endpoint(text: &str) -> Option<&str> {
         .map(|_| text)
 }
 
-/// The socket address of `host:port`, which a key of a deployment or a flag gives.
+/// The socket address of `host:port`, the value of this key of a deployment, or of this flag.
 pub(crate) fn resolve(key: &str, text: &str) -> Result<SocketAddr> {
     ionian_runtime::resolve(text).with_context(|| key.to_owned())
 }

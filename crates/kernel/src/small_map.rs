@@ -5,9 +5,9 @@ use core::{iter, slice};
 
 /// A map with few keys, such as instances of a role, nodes, or epochs, in the order of the keys.
 ///
-/// It has the methods of `BTreeMap` and is a sorted vector. Inserting and removing take time in
-/// proportion to the number of keys. The code of a map is a tenth of that of a tree, which is
-/// compiled for each two types of key and value.
+/// It is a sorted vector with methods of `BTreeMap`. Inserting and removing take time in proportion
+/// to the number of keys. Both are compiled anew for each pair of key and value types, and the
+/// vector is much less code than the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmallMap<K, V>(Vec<(K, V)>);
 

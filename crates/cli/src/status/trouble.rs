@@ -54,8 +54,8 @@ pub(crate) enum Id {
     CutOff,
     /// A command did not pass the log (`--probe`).
     ProbeFailed,
-    /// Fewer nodes may fail than the deployment is meant to tolerate. Its alert
-    /// fires if no further node may fail.
+    /// Fewer nodes may fail than the deployment is meant to tolerate. Its alert fires if no further
+    /// node may fail.
     ToleranceLow,
     /// No node answers.
     NoAnswer,
