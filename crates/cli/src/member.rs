@@ -14,6 +14,7 @@ mod request;
 mod text;
 
 use crate::cluster_args::ChangeArgs;
+use crate::data_paths::DataPaths;
 use crate::output::{self, say};
 use crate::protocols::protocol;
 use crate::source::ANSWER_LIMIT;
@@ -26,6 +27,8 @@ use ionian_deployment::{Deployment, Node};
 use ionian_kernel::level::Level;
 use ionian_kernel::membership::Change;
 use ionian_runtime::admin::change;
+use ionian_runtime::storage::offline::EmptyDirectory;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) use find::{Found, newest_since};
@@ -110,6 +113,7 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             })
             .await
         }
+        MemberCommand::Readmit { name, lost, data } => readmit(name, lost, data),
         MemberCommand::Abandon { change_args } => {
             let found = Found::find(&change_args.cluster_args).await?;
             let change = change::abandon(&found.known)?;
@@ -117,6 +121,26 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
             settle(found, Some(change), &to, change_args).await
         }
     }
+}
+
+/// Has the empty directory of the stopped node `name` take the place of its directory `lost`.
+fn readmit(name: &str, lost: &str, data: &Path) -> Result<()> {
+    let data = DataPaths::for_nodes(data)?.node(name);
+    let mut directory = EmptyDirectory::open(&data)?;
+    let protocol = protocol(directory.protocol())?.description();
+    if !protocol.readmits {
+        bail!(
+            "a node of a cluster with protocol {} that has lost its data cannot take part again: replace {name} by a node of another name (ionian member replace), or restore a snapshot into a new cluster where members \
+             cannot change",
+            protocol.name
+        );
+    }
+    directory.take_place_of(lost)?;
+    say!(
+        "{} takes the place of the lost directory {lost}: start node {name}, and watch `ionian status`",
+        data.display()
+    );
+    Ok(())
 }
 
 /// The deployment with a new node in the place of `old`. The same command again, during or after

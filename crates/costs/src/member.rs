@@ -67,6 +67,7 @@ impl<P: Protocol> Member<P> {
                 node,
                 seed: u64::from(address.kind) << 8 | u64::from(address.index),
                 amnesiac: false,
+                predecessors: 0,
                 keeps_records,
                 machine,
                 guard: None,

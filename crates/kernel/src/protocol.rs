@@ -53,6 +53,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     const LOGS_READS: bool = Self::LOGS_SPANNING_READS;
     /// Its settings beside those of all protocols. Another protocol may have the same.
     const SETTINGS: &'static [Setting] = &[];
+    /// Whether a node that has lost its data directory may take part again with an empty one: its
+    /// roles then contradict nothing that [those before](Birth::predecessors) have promised.
+    const READMITS: bool = false;
     /// The lowest level with which its clusters can be founded.
     const FOUNDED_SINCE: Level = Level::FIRST;
     /// A message to any of its roles.
@@ -224,6 +227,9 @@ impl<P: Protocol> Invariants<P> for NoInvariants {
     fn crashed(&mut self, _: Address) {}
 }
 
+/// The most [predecessors](Birth::predecessors) of a data directory.
+pub const MAX_PREDECESSORS: u32 = u8::MAX as u32;
+
 /// What a protocol needs to build an instance.
 pub struct Birth<'a> {
     /// Who it is.
@@ -235,6 +241,10 @@ pub struct Birth<'a> {
     /// Whether an earlier process of this node has taken part in the cluster and what that process
     /// kept in memory is lost: only what it persisted, or persisted as vital, can be recovered.
     pub amnesiac: bool,
+    /// How many data directories of this node were lost before the present one, with all that they
+    /// had recorded: at most [`MAX_PREDECESSORS`], none where the protocol does not
+    /// [readmit](Protocol::READMITS) such a node.
+    pub predecessors: u32,
     /// Whether the node stores every record, or only vital ones.
     pub keeps_records: bool,
     /// Makes an empty state machine.

@@ -119,6 +119,7 @@ fn main() {
                 node: NodeId(0),
                 seed: 1,
                 amnesiac: false,
+                predecessors: 0,
                 keeps_records: true,
                 machine: &service.machine,
                 guard: None,

@@ -48,7 +48,8 @@ impl<M: Model> Simulation<M> {
             return;
         };
         let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
-        if !(self.all_is_stored_by_others() || self.others_are_whole(node))
+        let all_is_stored = self.all_is_stored_by_others() && self.report.lost_disks == 0;
+        if !(all_is_stored || self.others_are_whole(node))
             || !self.workload.has_lane_besides(&lanes)
         {
             return;

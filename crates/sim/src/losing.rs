@@ -1,9 +1,13 @@
-//! Machines that are lost for good, and others that get their numbers.
+//! Machines that are lost for good, and others that get their numbers; disks that are lost.
 //!
 //! One machine of a run may crash and never return. Its operator replaces it, under faults or when
 //! they are over, and the cluster must serve without it until then. A number that is in use again
 //! is another machine's most of the time: its disk is empty, and it learns the membership from the
 //! others before it starts.
+//!
+//! Where the protocol [readmits](ionian_kernel::protocol::Protocol::READMITS) nodes that have lost
+//! their disks, machines lose these, one after the other: each when fewer than f others are down or
+//! have not regained what they lost.
 
 use crate::leaving::Standing;
 use crate::model::Model;
@@ -23,22 +27,47 @@ impl<M: Model> Simulation<M> {
     /// Plans the loss of a machine.
     pub(crate) fn plan_loss(&mut self) {
         if self.knobs.loses {
-            let at: Micros = self.random.below(self.knobs.duration);
-            self.heap.plan(at, Event::Fault(Fault::Lose));
+            let after: Micros = self.random.below(self.knobs.duration);
+            self.heap
+                .plan(self.now() + after, Event::Fault(Fault::Lose));
         }
     }
 
-    /// A machine is lost, as one of the nodes that may fail.
+    /// A machine or its disk is lost, as one of the nodes that may fail.
     pub(crate) fn lose(&mut self) {
         let Some(node) = self.random_victim() else {
             return;
         };
+        if self.description().readmits {
+            self.lose_disk(node);
+            return self.plan_loss();
+        }
         let lanes: Vec<ClientId> = self.nodes[node].lanes().collect();
         if self.may_crash(node, false) && self.workload.has_lane_besides(&lanes) {
             self.outages.lost = Some(node);
             self.report.lost_machines += 1;
             self.crash(node, 0, false);
         }
+    }
+
+    /// The node starts again with an empty disk, and the others readmit it.
+    fn lose_disk(&mut self, node: usize) {
+        if !self.may_crash(node, false) || !self.others_are_whole(node) {
+            return;
+        }
+        let lasts = self.random.between(1000, 300_000);
+        self.crash(node, lasts, false);
+        self.replace_disk(node);
+        self.nodes[node].predecessors += 1;
+        self.report.lost_disks += 1;
+    }
+
+    /// The node has an empty disk from now on.
+    fn replace_disk(&mut self, node: usize) {
+        let life = self.nodes[node].life;
+        let disk = mix(mix(self.seed, 4), (node as u64) << 32 | u64::from(life));
+        let node = &mut self.nodes[node];
+        node.disk = node.disk.another(disk);
     }
 
     /// Whether this node's machine is lost.
@@ -67,9 +96,8 @@ impl<M: Model> Simulation<M> {
             return;
         }
         let born = self.nodes[node].life;
-        let disk = mix(mix(self.seed, 4), (node as u64) << 32 | u64::from(born));
+        self.replace_disk(node);
         let renewed = &mut self.nodes[node];
-        renewed.disk = renewed.disk.another(disk);
         (renewed.born, renewed.has_machine) = (born, true);
         renewed.membership = membership.clone();
         renewed.layout = layout.clone();

@@ -45,6 +45,8 @@ pub(crate) struct SimNode {
     pub(crate) life: u32,
     /// How many there were before its machine began.
     pub(crate) born: u32,
+    /// How many disks of it were lost and [replaced by an empty one](crate::losing).
+    pub(crate) predecessors: u32,
     /// Whether the machine that it ran on last is there.
     pub(crate) has_machine: bool,
     /// The time of the next wake-up.
@@ -109,13 +111,14 @@ impl<'a> Boot<'a> {
         }
     }
 
-    /// What the roles of a node are created with. It has crashed `life` times; an earlier process
-    /// of it has taken part in the cluster, or (`has_past` false) none has.
+    /// What the roles of a node are created with. It has crashed `life` times and lost
+    /// `predecessors` disks; an earlier process of it has taken part in the cluster, or (`has_past`
+    /// false) none has.
     fn births<'b>(
         &'b self,
         layout: &'b Layout,
         node: NodeId,
-        life: u32,
+        (life, predecessors): (u32, u32),
         has_past: bool,
     ) -> impl Fn(Address, &mut Create<'_>) + 'b {
         let guard = giving_up::guard(self.scenario, node);
@@ -128,6 +131,7 @@ impl<'a> Boot<'a> {
                 seed: mix(self.seed, who ^ u64::from(layout.epoch.0) << 40),
                 keeps_records: self.keeps_records,
                 amnesiac: has_past && !self.keeps_records && self.tells_amnesia,
+                predecessors: if self.tells_amnesia { predecessors } else { 0 },
                 machine: &|| (self.machine)(address, life),
                 guard: guard.as_ref(),
                 workers: Some(&|count| workers::hire(mix(self.seed, who), count)),
@@ -158,6 +162,7 @@ impl SimNode {
             called_at: 0,
             life: 0,
             born: 0,
+            predecessors: 0,
             has_machine: true,
             wake_at: None,
             burst_open: false,
@@ -195,7 +200,7 @@ impl SimNode {
             layout: &layout,
             node: self.id,
             keeps_records: boot.keeps_records,
-            birth: &boot.births(&layout, self.id, self.life, has_past),
+            birth: &boot.births(&layout, self.id, (self.life, self.predecessors), has_past),
         };
         let mut host = self.protocol.create(&site);
         let past = self.disk.open(&layout.on_node(self.id))?;
@@ -236,7 +241,7 @@ impl SimNode {
             layout: &layout,
             node: self.id,
             keeps_records: boot.keeps_records,
-            birth: &boot.births(&layout, self.id, self.life, false),
+            birth: &boot.births(&layout, self.id, (self.life, self.predecessors), false),
         };
         host.reconfigure(&site, &mut self.outside(now, effects));
         self.host = Some(host);

@@ -164,6 +164,8 @@ counters! {
     lost_machines,
     /// Machines that began with an empty disk under a number that another one had before.
     new_machines,
+    /// Disks that were lost, and replaced by empty ones.
+    lost_disks,
     /// Records appended.
     records,
     /// Syncs of a disk.

@@ -54,7 +54,8 @@ pub fn run_seed_watched(
     watch: Watch,
 ) -> Outcome {
     // What clients ask is the swarm's to choose: drawn here once more, for the model comes first.
-    let knobs = Knobs::draw(seed, scenario, protocol.description().settings);
+    let description = protocol.description();
+    let knobs = Knobs::draw(seed, scenario, description.settings, description.readmits);
     run_seed_with(
         protocol,
         scenario,
@@ -76,8 +77,10 @@ pub fn run_seed_with(
     model: impl Model,
     watch: Watch,
 ) -> Outcome {
-    let settings = protocol.description().settings;
-    let knobs = Knobs::draw(seed, scenario, settings).summary(scenario, settings);
+    let description = protocol.description();
+    let settings = description.settings;
+    let knobs =
+        Knobs::draw(seed, scenario, settings, description.readmits).summary(scenario, settings);
     let failed = |failure| {
         let report = Report {
             runs: 1,

@@ -203,8 +203,8 @@ impl Swarm {
 }
 
 impl Knobs {
-    /// The knobs of `seed`.
-    pub(crate) fn draw(seed: u64, scenario: &Scenario, own: &[Setting]) -> Knobs {
+    /// The knobs of `seed`, for a protocol with these settings, which may readmit lost nodes.
+    pub(crate) fn draw(seed: u64, scenario: &Scenario, own: &[Setting], readmits: bool) -> Self {
         let mut random = Random::new(seed ^ 0x05ea_50a1_d001);
         let calm = random.once_in(8);
         let mut swarm = Swarm { random, calm };
@@ -293,7 +293,7 @@ impl Knobs {
             in_turn: false,
             apart: false,
             late: BTreeMap::new(),
-            loses: disk && loses(seed, scenario) && !calm,
+            loses: disk && loses(seed, scenario, readmits) && !calm,
             operations: scenario.operations,
             length: 1,
             bursts: false,
@@ -523,9 +523,10 @@ fn drain(seed: u64) -> Option<Recurring> {
     random.once_in(4).then_some(Recurring { every, lasts })
 }
 
-/// Whether a machine is lost for good: in some seeds in which members change. Drawn as above.
-fn loses(seed: u64, scenario: &Scenario) -> bool {
-    let can_be_replaced = scenario.layout.f > 0 && !scenario.changes.is_empty();
+/// Whether a machine is lost for good: in some seeds in which members change. Or disks are, where
+/// the protocol readmits nodes that have lost theirs. Drawn as above.
+fn loses(seed: u64, scenario: &Scenario, readmits: bool) -> bool {
+    let can_be_replaced = scenario.layout.f > 0 && (readmits || !scenario.changes.is_empty());
     let mut random = Random::new(seed ^ 0x006c_6f73_7365);
     random.once_in(3) && can_be_replaced && scenario.faults.crash
 }

@@ -121,7 +121,7 @@ impl<M: Model> Simulation<M> {
     ) -> Result<Self, Failure> {
         let mut scenario = scenario.clone();
         let description = protocol.description();
-        let knobs = Knobs::draw(seed, &scenario, description.settings);
+        let knobs = Knobs::draw(seed, &scenario, description.settings, description.readmits);
         scenario.layout.options = knobs.options.clone();
         scenario.layout.founding_level = knobs.founding_level.max(description.founded_since);
         scenario.order = scenario.promised_order(description, &model);

@@ -74,6 +74,11 @@ fn an_acceptor_that_does_not_know_that_it_forgot() {
 }
 
 #[test]
+fn a_node_on_an_empty_disk_that_begins_a_former_life() {
+    catches("former-lives", Durability::Disk, 60);
+}
+
+#[test]
 fn an_index_that_takes_the_first_number_for_none() {
     catches("no-zero", MEMORY, 20);
 }

@@ -1,6 +1,6 @@
 //! Arguments of `ionian member`.
 
-use crate::cluster_args::{ChangeArgs, ClusterArgs};
+use crate::cluster_args::{ChangeArgs, ClusterArgs, DATA};
 use clap::{Args, Subcommand};
 use ionian_deployment::MAX_F;
 use std::path::PathBuf;
@@ -19,6 +19,7 @@ use std::path::PathBuf;
     ionian member replace n1 n3 --address 10.0.0.4:17400 --gateway 10.0.0.4:7379\n  \
     ionian member add n4 --address 10.0.0.5:17400 --roles proxy_leader,replica\n  \
     ionian member remove n4\n  \
+    ionian member readmit n2 --lost ID --data /var/lib/ionian\n  \
     ionian member list --toml > next.toml                      edit it, then\n  \
     ionian member apply next.toml")]
 pub(crate) struct Arguments {
@@ -84,6 +85,24 @@ pub(crate) enum MemberCommand {
         file: PathBuf,
         #[command(flatten)]
         change_args: ChangeArgs,
+    },
+    /// Have a node take part again whose data directory is lost, where the protocol allows it
+    /// (epaxos)
+    ///
+    /// Start the node with an empty directory first: the others refuse it, and it prints this
+    /// command with the id of the lost one. Then start it again. The lost directory can never be
+    /// used again, and until `ionian status` says that the node remembers everything, it counts as
+    /// one of those that may fail.
+    Readmit {
+        /// The name of the node, which is stopped
+        #[arg(value_name = "NODE")]
+        name: String,
+        /// The id of the lost directory, as the other nodes know it
+        #[arg(long, value_name = "ID")]
+        lost: String,
+        /// The data directory that the node is started with; its own is DIR/nodes/NODE
+        #[arg(long, value_name = "DIR", default_value = DATA)]
+        data: PathBuf,
     },
     /// Go back to the deployment before the change in progress
     Abandon {

@@ -243,6 +243,85 @@ fn a_node_without_its_data_is_refused_and_the_others_continue() {
     cluster.stop(Signal::SIGTERM);
 }
 
+/// Its leader begins no former instance again, and its acceptor contradicts nothing: the counters
+/// are exact. It then has all that it needs to do without another node.
+#[test]
+fn an_epaxos_node_that_has_lost_its_data_takes_part_again_when_an_operator_says_so() {
+    let mut cluster = Cluster::start("epaxos", &[], &[]);
+    let incr = |gateway: usize| cluster.client(gateway).call(&["INCR", "counter"]).unwrap();
+    (0..20).for_each(|turn| assert_eq!(incr(turn % 3), Reply::Integer(turn as i64 + 1)));
+    let (data, aside) = (of_node(&cluster, ""), cluster.directory.path("aside"));
+    fs::rename(&data, &aside).unwrap();
+    cluster.signal(0, Signal::SIGKILL);
+    let refusal = said(
+        &cluster,
+        &["is known here by the data directory ", "--lost "],
+    );
+    let lost = refusal.split("--lost ").nth(1).unwrap();
+    let lost = lost.split(' ').next().unwrap();
+    let (data, root) = (data.to_str().unwrap(), cluster.data());
+    let readmit =
+        |name, lost, data| run(&["member", "readmit", name, "--lost", lost, "--data", data]);
+    let wrong = "\"n0\" is no id of a data directory, which has 32 hexadecimal digits";
+    let there = cluster.directory.path("there");
+    fs::create_dir_all(format!("{}/nodes", there.display())).unwrap();
+    fs::rename(&aside, there.join("nodes/n0")).unwrap();
+    for (name, lost, data, why) in [
+        ("n0", "n0", &root[..], wrong),
+        ("n1", lost, &root, " in use by another process"),
+        (
+            "n0",
+            lost,
+            there.to_str().unwrap(),
+            "it has the data of a node, which is not lost",
+        ),
+        ("n0", lost, "nowhere", "there is no such directory"),
+    ] {
+        // Its process may run, to be refused.
+        eventually(why, || {
+            let output = readmit(name, lost, data);
+            assert_eq!(output.status.code(), Some(1));
+            text(&output.stderr).contains(why).then_some(())
+        });
+    }
+    eventually("it is readmitted", || {
+        readmit("n0", lost, &root).status.success().then_some(())
+    });
+    cluster.wait_until_whole();
+    let name = format!("node 'n0' has lost its data directory {lost} and is back without it");
+    for node in ["n1", "n2"] {
+        let log = fs::read_to_string(cluster.directory.path(&format!("data/logs/{node}.log")));
+        assert!(log.unwrap().contains(&name), "{node}: {name}");
+    }
+    cluster.signal(1, Signal::SIGSTOP);
+    (20..40).for_each(|turn| assert_eq!(incr(turn % 2 * 2), Reply::Integer(turn as i64 + 1)));
+    cluster.signal(1, Signal::SIGCONT);
+    // What was lost may turn up again. No node accepts it any more.
+    cluster.signal(0, Signal::SIGSTOP);
+    fs::rename(data, cluster.directory.path("new")).unwrap();
+    fs::rename(there.join("nodes/n0"), data).unwrap();
+    cluster.signal(0, Signal::SIGKILL);
+    said(
+        &cluster,
+        &["refuses this node: node 'n0' is known here by the data directory ffffffffffffff01"],
+    );
+    cluster.stop(Signal::SIGTERM);
+}
+
+#[test]
+fn where_members_can_change_a_node_without_its_data_is_replaced() {
+    let cluster = Cluster::start("colocated", &[], &[]);
+    fs::remove_dir_all(of_node(&cluster, "")).unwrap();
+    cluster.signal(0, Signal::SIGKILL);
+    said(&cluster, &["its data was deleted or exchanged"]);
+    let (data, lost) = (cluster.data(), "0".repeat(32));
+    eventually("the directory is not in use", || {
+        let output = run(&["member", "readmit", "n0", "--lost", &lost, "--data", &data]);
+        let why = "replace n0 by a node of another name (ionian member replace)";
+        text(&output.stderr).contains(why).then_some(())
+    });
+}
+
 /// The segments of the first node's log.
 fn segments(cluster: &Cluster) -> Vec<PathBuf> {
     let paths = fs::read_dir(of_node(cluster, "wal"))

@@ -27,6 +27,8 @@ pub struct Description {
     pub presets: &'static [Preset],
     /// See [`Protocol::SETTINGS`].
     pub settings: &'static [Setting],
+    /// See [`Protocol::READMITS`].
+    pub readmits: bool,
     /// See [`Protocol::FOUNDED_SINCE`].
     pub founded_since: Level,
     /// See [`Protocol::branches`].
@@ -50,6 +52,7 @@ impl Description {
             logs_reads: P::LOGS_READS,
             presets: P::PRESETS,
             settings: P::SETTINGS,
+            readmits: P::READMITS,
             founded_since: P::FOUNDED_SINCE,
             branches: P::branches,
             commutes: P::commutes,

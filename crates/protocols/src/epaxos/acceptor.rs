@@ -19,7 +19,7 @@ use self::store::{Known, Store};
 use super::config::Config;
 use super::duty::Duty;
 use super::index::ConflictIndex;
-use super::instance::{Ballot, Deps, InstanceId, Space};
+use super::instance::{Ballot, Deps, InstanceId, Space, next_life};
 use super::message::{
     Choice, Evidence, Learned, Life, Lives, Page, Payload, PreAccepted, Reach, Replier, Run,
     Touched, Vote,
@@ -283,6 +283,8 @@ pub struct Acceptor {
     loses_state: bool,
     /// Whether this process has begun without the memory of an earlier one.
     amnesiac: bool,
+    /// How many acceptors with its number were lost with their disks.
+    predecessors: u32,
     /// How far it is with its return, if it has lost its memory.
     returning: Option<Return>,
     /// The lives of the acceptors that have lost their memory: its own, and those of others that
@@ -314,6 +316,7 @@ impl Acceptor {
             life: 0,
             loses_state: !birth.keeps_records,
             amnesiac: birth.amnesiac,
+            predecessors: birth.predecessors,
             returning: None,
             lives: Lives::default(),
             closed: SmallMap::new(),
@@ -432,13 +435,18 @@ impl Role for Acceptor {
     }
 
     fn on_start(&mut self, _: Instant, out: &mut Out<'_, Self>) {
-        if self.life == 0 || self.amnesiac {
-            self.life += 1;
-            out.persist_vital(Record::Life { life: self.life });
-        }
-        if self.amnesiac {
+        let is_first = self.life == 0;
+        let is_lost = self.amnesiac || is_first && self.predecessors > 0;
+        if is_lost {
+            // Recorded before the life: a process that finds a life and no return has lost nothing.
             let returning = self.returning.insert(Return::default());
             out.persist(returning.record());
+        } else {
+            self.resume_return(out);
+        }
+        if is_first || is_lost {
+            self.life = next_life(self.life, self.predecessors);
+            out.persist_vital(Record::Life { life: self.life });
         }
         let (acceptor, life) = (self.id, self.life);
         self.lives.learn(Life { acceptor, life });

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::slice;
 use ionian_kernel::id::{Id, LeaderId, Round, Slot};
+use ionian_kernel::protocol::MAX_PREDECESSORS;
 use ionian_kernel::trace::{LogSlot, Names, Subject};
 use ionian_kernel::wire::{Reader, Wire, WireError, encode_varint};
 
@@ -88,6 +89,23 @@ impl Names for InstanceId {
             slot: Slot(self.number),
         });
     }
+}
+
+/// The most lives of a role with one data directory: 16,777,215 starts. Those with the next
+/// directory of its node, when this one is lost, have larger numbers, whatever was lost with it.
+const MAX_LIVES: u32 = u32::MAX / (MAX_PREDECESSORS + 1);
+
+/// The number of the life after `last` of a role; `last` is 0 if no process has recorded one in
+/// this data directory. `predecessors` directories of the node were lost before this one.
+pub(super) fn next_life(last: u32, predecessors: u32) -> u32 {
+    let before = predecessors * (MAX_LIVES + 1);
+    let life = last.max(before) + 1;
+    // The process ends here, and the way on is that of a lost disk.
+    assert!(
+        life - before <= MAX_LIVES,
+        "this node was started {MAX_LIVES} times with this data directory, the most: give it another (ionian member readmit)"
+    );
+    life
 }
 
 /// A number, or how many there are, read from a peer.

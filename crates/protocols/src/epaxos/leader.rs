@@ -26,7 +26,7 @@ use self::waiting::Waiting;
 use super::committing;
 use super::config::Config;
 use super::duty::Duty;
-use super::instance::{Ballot, Deps, InstanceId, Space};
+use super::instance::{Ballot, Deps, InstanceId, Space, next_life};
 use super::message::{self, Evidence, Life, Lives, Replier, Run};
 use super::{Envelope, acceptor, kind, metrics, replica};
 use crate::parts::leader::clock::LogClock;
@@ -189,6 +189,8 @@ pub struct Leader {
     life: u32,
     /// Whether its acceptor has lost its memory, and answers nothing yet: clients turn to others.
     amnesiac: bool,
+    /// How many leaders with its number were lost with their disks.
+    predecessors: u32,
     /// The lives of acceptors. Answers of earlier ones count no more: see
     /// `acceptor/returning.rs`.
     lives: Lives,
@@ -228,6 +230,7 @@ impl Leader {
             id,
             life: 0,
             amnesiac: birth.amnesiac && !config.is_apart(),
+            predecessors: birth.predecessors,
             lives: Lives::default(),
             recorder_lives: Lives::default(),
             proxies: Choice::new(
@@ -386,6 +389,8 @@ impl Leader {
             self.stale += 1;
             return;
         }
+        // It may have found on disk that it had begun to copy.
+        self.amnesiac |= self.acceptor() == Some(acceptor);
         let mut lives = Lives::default();
         lives.learn(Life { acceptor, life });
         self.learn_lives(duty, acceptor, &lives);
@@ -420,7 +425,9 @@ impl Role for Leader {
 
     fn on_start(&mut self, now: Instant, out: &mut Out<'_, Self>) {
         // Never an instance of an earlier life again: what it was proposed with is forgotten.
-        self.life += 1;
+        let is_lost = self.life == 0 && self.predecessors > 0;
+        self.amnesiac |= is_lost && !self.config.is_apart();
+        self.life = next_life(self.life, self.predecessors);
         out.persist_vital(Record::Life { life: self.life });
         self.flights.begin(self.space());
         self.peers.start(now);

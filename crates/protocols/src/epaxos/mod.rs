@@ -124,6 +124,7 @@ impl Protocol for EPaxos {
     const PRESETS: &'static [Preset] = presets::PRESETS;
     const EXECUTORS: &'static [u8] = &[kind::Replica];
     const LOGS_READS: bool = true;
+    const READMITS: bool = true;
     type Message = Message;
     type Envelope = Envelope;
     type Instance = Instance;

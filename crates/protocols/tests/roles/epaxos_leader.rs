@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(crate) const RESEND: Duration = Duration::from_millis(40);
 
 /// Each byte of its commands is a key, which they write; a barrier is marked.
-fn writes(command: &[u8], footprint: &mut Footprint) {
+pub(crate) fn writes(command: &[u8], footprint: &mut Footprint) {
     footprint.everything |= command.first() == Some(&b'!');
     footprint
         .writes

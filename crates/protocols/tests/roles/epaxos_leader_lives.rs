@@ -2,17 +2,19 @@
 //! has answered counts no more. All that it asks of its driver is compared.
 
 use crate::epaxos_acceptor::{ballot, deps, payload};
-use crate::epaxos_leader::{Proposed, RESEND, leader, nothing, propose, proposed, says, to};
-use crate::epaxos_process::{lives, of, space};
-use crate::stage::{Stage, batch, of_command};
+use crate::epaxos_leader::{
+    Proposed, RESEND, leader, nothing, propose, proposed, says, to, writes,
+};
+use crate::epaxos_process::{config, lives, of, space};
+use crate::stage::{self, Stage, Touching, batch, of_command};
 use ionian_kernel::id::*;
-use ionian_kernel::layout::Options;
+use ionian_kernel::layout::{NodeId, Options};
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::epaxos::duty::Duty;
 use ionian_protocols::epaxos::instance::{Ballot, InstanceId};
 use ionian_protocols::epaxos::leader::{In, Leader};
 use ionian_protocols::epaxos::message::{Choice, Evidence, Lives, PreAccepted};
-use ionian_protocols::epaxos::{Envelope, acceptor};
+use ionian_protocols::epaxos::{Envelope, acceptor, kind};
 
 /// Of five acceptors three are a majority; when the first request is overdue it is enough.
 #[test]
@@ -177,6 +179,37 @@ fn a_leader_whose_acceptor_lost_its_memory_proposes_nothing_before_that_has_retu
     let command = Proposed::of(&leader.asked(propose("one")));
     assert_eq!(command.id, of(0, 2, 1));
     assert_eq!(command.payload.value.batch, batch("one"));
+}
+
+/// The process before this one has begun to return, and has recorded so.
+#[test]
+fn a_leader_proposes_nothing_from_when_its_acceptor_asks_until_that_has_returned() {
+    let mut leader = leader(false);
+    leader.asked(In::Begin {
+        from: AcceptorId(0),
+        duty: Duty::All {},
+        life: 1,
+    });
+    assert_eq!(leader.asked(propose("one")), nothing());
+    leader.asked(In::Returned {});
+    let command = Proposed::of(&leader.asked(propose("one")));
+    assert_eq!(command.id, of(0, 2, 0));
+}
+
+#[test]
+fn a_leader_on_an_empty_disk_in_place_of_a_lost_one_begins_no_former_life_and_waits() {
+    let mut birth = stage::birth(kind::Leader, 0, NodeId(0));
+    birth.predecessors = 1;
+    birth.machine = &|| Touching::machine(writes);
+    let mut leader = Stage::after(
+        config(5, 2, Options::default()),
+        &birth,
+        vec![],
+        Leader::new,
+    );
+    assert_eq!(leader.figure("life"), (1 << 24) + 1);
+    assert_eq!(leader.asked(propose("one")), nothing());
+    assert_eq!(leader.figure("stale"), 1);
 }
 
 /// Commands wait while a barrier is under way: little that was executed calls for one later.

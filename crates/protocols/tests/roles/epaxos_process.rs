@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
 use ionian_kernel::machine::Footprint;
-use ionian_kernel::protocol::Protocol;
+use ionian_kernel::protocol::{Birth, Protocol};
 use ionian_kernel::role::{Asked, Role};
 use ionian_kernel::wire::{decode_all, encode_all};
 use ionian_protocols::epaxos::acceptor::{Acceptor, In, Record};
@@ -47,8 +47,17 @@ impl Process {
         records: Vec<Record>,
         amnesiac: bool,
     ) -> (Process, Asked<Envelope>) {
+        Process::born(config, records, |birth| birth.amnesiac = amnesiac)
+    }
+
+    /// The same, with what this sets of its birth.
+    pub(crate) fn born(
+        config: Arc<Config>,
+        records: Vec<Record>,
+        set: impl FnOnce(&mut Birth<'_>),
+    ) -> (Process, Asked<Envelope>) {
         let mut birth = stage::birth(kind::Acceptor, ID.0, NodeId(1));
-        birth.amnesiac = amnesiac;
+        set(&mut birth);
         let mut role = Acceptor::new(config.clone(), &birth);
         let recovered = records.iter().cloned();
         recovered.for_each(|record| role.recover(record));

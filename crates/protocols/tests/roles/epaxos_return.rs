@@ -13,7 +13,7 @@ use ionian_kernel::wire::encode_all;
 use ionian_protocols::epaxos::acceptor::{Acceptor, In, Record};
 use ionian_protocols::epaxos::instance::{InstanceId, OWN};
 use ionian_protocols::epaxos::message::{Choice, Copy, Evidence, Learned, Reach};
-use ionian_protocols::epaxos::{Envelope, replica};
+use ionian_protocols::epaxos::{Envelope, leader, replica};
 
 #[test]
 fn it_asks_no_acceptor_before_its_own_leader_has_answered() {
@@ -21,7 +21,7 @@ fn it_asks_no_acceptor_before_its_own_leader_has_answered() {
     let (mut process, started) = Process::of(config(3, 1, Options::default()), records, true);
     let life = (encode_all(&Record::Life { life: 2 }), true);
     let is_away = (encode_all(&returning(false, &[], &[])), false);
-    let mut expected = only(vec![life, is_away], vec![]);
+    let mut expected = only(vec![is_away, life], vec![]);
     expected.release_below = Some(0);
     assert_eq!(started, expected);
     assert_eq!(process.woken(), does(&[], vec![begin(&[0, 1, 2])]));
@@ -29,6 +29,31 @@ fn it_asks_no_acceptor_before_its_own_leader_has_answered() {
     let expected = does(&[returning(false, &[first], &[])], vec![begin(&[1, 2])]);
     assert_eq!(process.asked(boundary(0)), expected);
     assert_eq!(process.woken(), does(&[], vec![begin(&[1, 2])]));
+}
+
+/// The number of its life is larger than those of the acceptors before it, however many they had.
+#[test]
+fn with_an_empty_disk_in_place_of_two_lost_ones_it_returns_before_it_is_in_any_life() {
+    let born = |records| {
+        let config = config(3, 1, Options::default());
+        Process::born(config, records, |birth| birth.predecessors = 2)
+    };
+    let life = Record::Life {
+        life: (2 << 24) + 1,
+    };
+    let away = returning(false, &[], &[]);
+    let (process, started) = born(vec![]);
+    assert_eq!(process.records, [away.clone(), life.clone()]);
+    // Its process has ended when the first record was on disk, and the second was not.
+    assert_eq!(born(vec![away.clone()]).1, started);
+    // The leader of its node, which has ended too, must wait for it again.
+    let (mut process, started) = born(process.records);
+    assert_eq!(started.records, []);
+    let [(Envelope::ToLeaders(leaders, leader::In::Begin { .. }), _)] = &started.sends[..] else {
+        panic!("{started:?}");
+    };
+    assert_eq!(*leaders, Set::one(LeaderId(1)));
+    is_silent(&mut process, of(0, 3, 2));
 }
 
 #[test]

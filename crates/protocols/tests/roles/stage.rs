@@ -78,6 +78,7 @@ pub(crate) fn birth(kind: u8, index: u8, node: NodeId) -> Birth<'static> {
         node,
         seed: 7,
         amnesiac: false,
+        predecessors: 0,
         keeps_records: true,
         machine,
         guard: None,

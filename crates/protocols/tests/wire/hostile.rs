@@ -118,6 +118,7 @@ impl<P: Protocol> Cluster<P> {
                 node,
                 seed,
                 amnesiac: false,
+                predecessors: 0,
                 keeps_records: true,
                 machine: &machine,
                 guard: None,

@@ -120,6 +120,7 @@ fn refuse_garbage<P: Protocol>() {
                 node,
                 seed: 7,
                 amnesiac: false,
+                predecessors: 0,
                 keeps_records: true,
                 machine: &machine,
                 guard: None,

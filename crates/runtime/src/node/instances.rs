@@ -26,6 +26,8 @@ pub(crate) struct InstanceFactory {
     /// Random: no two processes of a node draw the same numbers.
     pub(crate) seed: u64,
     pub(crate) keeps_records: bool,
+    /// How many data directories of the node were lost before the present one.
+    pub(crate) predecessors: u32,
     pub(crate) machine: Box<dyn Fn() -> Box<dyn StateMachine>>,
     pub(crate) guard: Arc<dyn Guard>,
 }
@@ -47,6 +49,7 @@ impl InstanceFactory {
                 node: self.node,
                 seed: seed_of(self.seed, layout.epoch, address),
                 amnesiac,
+                predecessors: self.predecessors,
                 keeps_records: self.keeps_records,
                 machine: &self.machine,
                 guard: Some(&self.guard),

@@ -23,7 +23,7 @@ use crate::error::NodeError;
 use crate::storage::directory::DataDirectory;
 use crate::storage::error::LogError;
 use crate::storage::executing::Executing;
-use crate::storage::identity::IdentityFile;
+use crate::storage::identity::{DirectoryId, IdentityFile};
 use crate::storage::log::{self, Durability, Log, Past};
 use crate::storage::machine_failure::MachineFailure;
 use crate::storage::membership_file;
@@ -89,14 +89,16 @@ async fn run(
     application: Attach<'_>,
     shutdown: Shutdown,
 ) -> Result<(), NodeError> {
-    let kinds = protocol.protocol().description().kinds;
+    let description = protocol.protocol().description();
     check(protocol.protocol(), &settings)?;
     settings.startup.report(Startup::Opening);
-    let storage = Storage::open(kinds, &settings)?;
+    let storage = Storage::open(description.kinds, &settings)?;
+    let own = storage.identities.as_ref().map(IdentityFile::own);
     let factory = InstanceFactory {
         node: settings.node,
         seed: entropy(),
         keeps_records: settings.durability == Durability::Disk,
+        predecessors: own.map_or(0, DirectoryId::predecessors),
         machine,
         guard: storage.guard.clone(),
     };
@@ -180,12 +182,17 @@ fn assemble(
         log_wake,
     } = storage;
     let amnesiac = past.is_lost();
+    let readmits = protocol.protocol().description().readmits;
     let mut roles = guard
         .catch(|| protocol.recover(&settings.layout, factory, past, &settings.startup))
         .map_err(|failure| machine_failed(failure, settings.data.as_deref()))??;
     keep_membership(&settings)?;
     let listener = listen(settings.listener.take(), settings.address)?;
-    let admission = Rc::new(Admission::new(identities, settings.peers.len() - 1)?);
+    let admission = Rc::new(Admission::new(
+        identities,
+        settings.peers.len() - 1,
+        readmits,
+    )?);
     admission.log_waiting();
 
     let lanes = settings.layout.client_lanes(settings.node).iter().collect();

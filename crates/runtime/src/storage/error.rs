@@ -81,6 +81,14 @@ pub enum LogError {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory cannot take the place of a lost one.
+    #[error("{} cannot take the place of a lost directory: {text}", path.display())]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        text: String,
+    },
     /// A part of the directory is missing.
     #[error(
         "{} is missing, though {} shows that it existed. What this node promised may be lost, so it must not run from \

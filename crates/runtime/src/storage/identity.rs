@@ -9,6 +9,7 @@ use super::error::{LogError, io_error};
 use super::sealed;
 use super::stamp::Stamp;
 use bytes::Bytes;
+use ionian_kernel::protocol::MAX_PREDECESSORS;
 use ionian_kernel::wire::{Reader, Wire, WireError};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -16,8 +17,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
+use std::num::ParseIntError;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::str::FromStr;
 
 const FORMAT: u16 = 1;
 const FILE: &str = "identity";
@@ -49,10 +52,33 @@ impl DirectoryId {
         ))
     }
 
+    /// As [`draw`](Self::draw), for the directory that takes the place of `lost`.
+    fn draw_after(lost: DirectoryId) -> Result<Self, LogError> {
+        let DirectoryId(drawn) = Self::draw()?;
+        let first = READMITTED | u64::from(lost.predecessors() + 1);
+        Ok(DirectoryId(
+            u128::from(first) << 64 | drawn & u128::from(u64::MAX),
+        ))
+    }
+
+    /// How many directories of its node were lost before this one, which took the place of the
+    /// last.
+    pub(crate) fn predecessors(self) -> u32 {
+        let first = (self.0 >> 64) as u64;
+        match first & READMITTED == READMITTED {
+            true => (first & !READMITTED) as u32,
+            false => 0,
+        }
+    }
+
     fn is_made_from(self, origin: Origin) -> bool {
         self.0 >> 64 == u128::from(origin.0)
     }
 }
+
+/// The first half of the id of a directory that took the place of a lost one begins with these
+/// bits; the last eight count its [predecessors](DirectoryId::predecessors).
+const READMITTED: u64 = !(MAX_PREDECESSORS as u64);
 
 /// What a directory was made from: the first half of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +125,13 @@ impl Wire for DirectoryId {
     }
 }
 
+impl FromStr for DirectoryId {
+    type Err = ParseIntError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u128::from_str_radix(text, 16).map(DirectoryId)
+    }
+}
+
 impl Serialize for DirectoryId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -108,9 +141,7 @@ impl Serialize for DirectoryId {
 impl<'de> Deserialize<'de> for DirectoryId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        u128::from_str_radix(&text, 16)
-            .map(DirectoryId)
-            .map_err(D::Error::custom)
+        text.parse().map_err(D::Error::custom)
     }
 }
 
@@ -237,6 +268,45 @@ impl IdentityFile {
             is_ahead: true,
         }
         .save()
+    }
+
+    /// The file of a directory that has nothing in it, because its node was refused when it started
+    /// with it.
+    pub(crate) fn unused(directory: Rc<DataDirectory>) -> Result<Self, LogError> {
+        let path = directory.path().join(FILE);
+        let unsuited = |text: &str| LogError::NotEmpty {
+            path: directory.path().to_owned(),
+            text: text.to_owned(),
+        };
+        if !fs::exists(&path).map_err(io_error("look for", &path))? {
+            return Err(unsuited(
+                "no node was started with this directory: start it once, and it says which data directory is missed",
+            ));
+        }
+        let content = read(&path)?;
+        let file = IdentityFile {
+            directory: directory.clone(),
+            path,
+            content,
+            is_ahead: false,
+        };
+        match file.has_log() {
+            true => Err(unsuited(
+                "it has the data of a node, which is not lost; move it away, and start the node with an empty directory",
+            )),
+            false => Ok(file),
+        }
+    }
+
+    pub(crate) fn stamp(&self) -> &Stamp {
+        &self.content.stamp
+    }
+
+    /// Takes the place of the directory `lost`. On return that is on disk.
+    pub(crate) fn take_place_of(&mut self, lost: DirectoryId) -> Result<(), LogError> {
+        self.content.directory = DirectoryId::draw_after(lost)?;
+        self.is_ahead = true;
+        self.save()
     }
 
     /// The path of the file.

@@ -1,9 +1,9 @@
-//! The data directory of a stopped node with durability "disk": reads it, or creates one whose
-//! state begins with a snapshot.
+//! The data directory of a stopped node: reads one with durability "disk", creates one whose state
+//! begins with a snapshot, or has an empty one take the place of one that is lost.
 
 use super::directory::{DataDirectory, LOG, SNAPSHOTS, VITAL, private, sync};
 use super::error::{LogError, io_error};
-use super::identity::{self, IdentityFile, Origin};
+use super::identity::{self, DirectoryId, IdentityFile, Origin};
 use super::recovery;
 use super::skips::{CommandName, MAX_SKIPS, Skips};
 use super::snapshots::{self, SnapshotStore};
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use ionian_kernel::id::{SessionId, Slot};
 use ionian_kernel::layout::Address;
 use ionian_kernel::machine::RestoreError;
+use ionian_kernel::protocol::MAX_PREDECESSORS;
 use ionian_wal::snapshot::{Loaded, Snapshots};
 use ionian_wal::{Options, ReadOnly, Recovery, Wal, WalError, read_log};
 use nix::fcntl::Flock;
@@ -26,6 +27,53 @@ pub struct StoppedNode {
     bytes: Vec<u8>,
     stamp: Stamp,
     _lock: Option<Flock<File>>,
+}
+
+/// The data directory of a node that was refused, because its former directory is lost. It is
+/// locked while this value exists.
+pub struct EmptyDirectory(IdentityFile);
+
+impl EmptyDirectory {
+    /// Opens the directory `path`.
+    ///
+    /// # Errors
+    /// If no node was ever started with it, it has data, or the node runs.
+    pub fn open(path: &Path) -> Result<Self, LogError> {
+        if !path.exists() {
+            return Err(LogError::NotEmpty {
+                path: path.to_owned(),
+                text: "there is no such directory".into(),
+            });
+        }
+        let directory = Rc::new(DataDirectory::open(path)?);
+        IdentityFile::unused(directory).map(EmptyDirectory)
+    }
+
+    /// The name of the protocol.
+    pub fn protocol(&self) -> &str {
+        &self.0.stamp().protocol
+    }
+
+    /// Has it take the place of the directory with the id `lost`, as other nodes write it when they
+    /// refuse this one. They then refuse the lost one.
+    ///
+    /// # Errors
+    /// If `lost` is no id, or too many were lost before.
+    pub fn take_place_of(&mut self, lost: &str) -> Result<(), LogError> {
+        let unsuited = |text: String| LogError::NotEmpty {
+            path: self.0.path(),
+            text,
+        };
+        let id: DirectoryId = lost.parse().map_err(|_| {
+            let digits = "which has 32 hexadecimal digits";
+            unsuited(format!("{lost:?} is no id of a data directory, {digits}"))
+        })?;
+        if id.predecessors() == MAX_PREDECESSORS {
+            let most = format!("{MAX_PREDECESSORS} directories of this node were lost, the most");
+            return Err(unsuited(most));
+        }
+        self.0.take_place_of(id)
+    }
 }
 
 /// A snapshot in a node's directory.

@@ -4,6 +4,11 @@
 //! starts its roles only when a majority of the other nodes has accepted it. Any two such
 //! majorities have a node in common, and that node knows the first directory. ([The
 //! argument](../../../../docs/decisions/0010-identity.md).)
+//!
+//! Where the protocol [readmits](ionian_kernel::protocol::Protocol::READMITS) nodes whose directory
+//! is lost, an operator gives such a node an empty directory whose id counts those lost before it.
+//! A peer accepts it in place of a known one with fewer predecessors, and refuses that one from
+//! then on. By the same argument no two directories that have taken part have equally many.
 
 use crate::error::NodeError;
 use crate::storage::identity::{DirectoryId, IdentityFile, MAX_PEERS};
@@ -18,6 +23,8 @@ pub(crate) struct Admission {
     identities: Option<RefCell<IdentityFile>>,
     /// The number of other nodes.
     others: Cell<usize>,
+    /// Whether a directory may take the place of one that is lost.
+    readmits: bool,
     admitted: Cell<bool>,
     /// The peers with which this process has completed a handshake.
     accepted: RefCell<BTreeSet<NodeId>>,
@@ -45,12 +52,18 @@ impl Objection {
 }
 
 impl Admission {
-    /// `others` is the number of other nodes.
-    pub(crate) fn new(identities: Option<IdentityFile>, others: usize) -> Result<Self, NodeError> {
+    /// `others` is the number of other nodes; `readmits` says whether the protocol readmits those
+    /// that have lost their directory.
+    pub(crate) fn new(
+        identities: Option<IdentityFile>,
+        others: usize,
+        readmits: bool,
+    ) -> Result<Self, NodeError> {
         let admission = Admission {
             admitted: Cell::new(identities.as_ref().is_none_or(IdentityFile::took_part)),
             identities: identities.map(RefCell::new),
             others: Cell::new(others),
+            readmits,
             accepted: RefCell::default(),
             refused_by: RefCell::default(),
             end: RefCell::default(),
@@ -133,10 +146,18 @@ impl Admission {
         directory: Option<DirectoryId>,
     ) -> Option<Objection> {
         let identities = self.identities.as_ref()?.borrow();
+        let lost = directory.map_or(0, DirectoryId::predecessors);
+        if lost > 0 && !self.readmits {
+            return Some(Objection::Other(format!(
+                "node '{name}' was given a data directory in place of a lost one, which this protocol does not allow"
+            )));
+        }
         match identities.known(name) {
+            Some(known) if lost > known.predecessors() => None,
             Some(known) if directory != Some(known) => Some(Objection::IdentityMismatch(
-                mismatch_text(name, known, directory),
+                mismatch_text(name, (known, directory), self.readmits),
             )),
+            None if lost > 0 => None,
             None if identities.has_other_origin(name, directory) => Some(
                 Objection::IdentityMismatch(other_origin_text(name, identities.own())),
             ),
@@ -159,8 +180,15 @@ impl Admission {
         let (Some(identities), Some(directory)) = (&self.identities, directory) else {
             return Ok(());
         };
-        if identities.borrow().known(name).is_none() {
+        let known = identities.borrow().known(name);
+        if known != Some(directory) {
             identities.borrow_mut().note(name, directory);
+        }
+        if let Some(lost) = known.filter(|known| *known != directory) {
+            tracing::warn!(
+                id = "E0307",
+                "node '{name}' has lost its data directory {lost} and is back without it: it has {directory} now"
+            );
         }
         // One write for all peers that are accepted at the same moment, as at the start of a
         // cluster.
@@ -233,13 +261,25 @@ fn other_origin_text(name: &str, own: DirectoryId) -> String {
     )
 }
 
-/// The text for the refused node.
-fn mismatch_text(name: &str, known: DirectoryId, now: Option<DirectoryId>) -> String {
+/// The text for the refused node, whose directory is known by the first id and has the second.
+fn mismatch_text(
+    name: &str,
+    (known, now): (DirectoryId, Option<DirectoryId>),
+    readmits: bool,
+) -> String {
     let now = now.map_or_else(|| "none".to_owned(), |now| now.to_string());
+    let else_what = match readmits {
+        true => format!(
+            "if it is lost for good: ionian member readmit {name} --lost {known} --data DIR"
+        ),
+        false => format!(
+            "replace it by a node of another name: ionian member replace {name} NEW --address HOST:PORT. Where members \
+             cannot change, save the state and found another cluster (docs/backup.md)"
+        ),
+    };
     format!(
         "node '{name}' is known here by the data directory {known}, and comes with {now}: its data was deleted or \
          exchanged, and with it what it promised, so it must not take part. Start it with the data that it had, or \
-         replace it by a node of another name: ionian member replace {name} NEW --address HOST:PORT. Where members \
-         cannot change, save the state and found another cluster (docs/backup.md)"
+         {else_what}"
     )
 }

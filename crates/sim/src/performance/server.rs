@@ -74,6 +74,7 @@ fn boot(
                 // No process draws what an earlier one has drawn, such as the name of a session.
                 seed: mix(u64::from(address.kind), u64::from(address.index)) ^ life << 32,
                 amnesiac: false,
+                predecessors: 0,
                 keeps_records,
                 machine: &|| service.machine(),
                 guard: None,

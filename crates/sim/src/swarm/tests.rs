@@ -16,7 +16,7 @@ fn scenario() -> Scenario {
 #[test]
 fn every_switch_is_on_in_some_seeds_and_off_in_others() {
     let summaries: Vec<String> = (0..300)
-        .map(|seed| Knobs::draw(seed, &scenario(), &[]).summary(&scenario(), &[]))
+        .map(|seed| Knobs::draw(seed, &scenario(), &[], false).summary(&scenario(), &[]))
         .collect();
     for switch in "calm lose hate duplicate straggle ordered slow-links partition pause crash crash-in-sync \
                    blackout slow-disk clocks wrong-clocks cut strand victims meddle late long narrow-links large timed pairs spans disk-errors"
@@ -34,7 +34,7 @@ fn what_a_scenario_forbids_stays_off() {
         ..scenario()
     };
     for seed in 0..100 {
-        let knobs = Knobs::draw(seed, &calm, &[]);
+        let knobs = Knobs::draw(seed, &calm, &[], false);
         let switches = knobs.switches().join(" ");
         let harmless = [
             "calm",
@@ -53,7 +53,7 @@ fn what_a_scenario_forbids_stays_off() {
         );
         assert_eq!(
             format!("{knobs:?}"),
-            format!("{:?}", Knobs::draw(seed, &calm, &[]))
+            format!("{:?}", Knobs::draw(seed, &calm, &[], false))
         );
     }
 }
@@ -65,7 +65,7 @@ fn memory_crashes_at_most_f_nodes_and_has_no_blackouts() {
         ..scenario()
     };
     for seed in 0..100 {
-        let knobs = Knobs::draw(seed, &memory, &[]);
+        let knobs = Knobs::draw(seed, &memory, &[], false);
         assert!(knobs.most_down <= 1 && knobs.blackout.is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! How an acceptor that has lost its memory takes part again.
+//! How an acceptor that has lost its memory, or its disk, takes part again.
 //!
 //! Let A be the acceptor, and C the others. It has to keep two promises of a process of which it
 //! knows nothing.
@@ -167,6 +167,14 @@ impl Acceptor {
         if returning.is_some_and(|it| it.space_of(id.space.leader).is_none()) {
             out.reached(branch::LEADER_WITHOUT_BOUNDARY);
             self.ask_for_boundary(Set::one(id.space.leader), out);
+        }
+    }
+
+    /// A process before this one had begun to copy. The leader of this node is another process too,
+    /// and waits for the acceptor from its answer on.
+    pub(super) fn resume_return(&mut self, out: &mut Out<'_, Self>) {
+        if let Some(own) = self.leader().filter(|_| self.is_copying()) {
+            self.ask_for_boundary(Set::one(own), out);
         }
     }
 

@@ -139,6 +139,7 @@ fn guarded(workers: usize, seed: u64, guard: Option<&Arc<dyn Guard>>) -> Executo
         node: NodeId(0),
         seed,
         amnesiac: false,
+        predecessors: 0,
         keeps_records: true,
         machine: &|| Box::new(Texts::default()),
         guard,

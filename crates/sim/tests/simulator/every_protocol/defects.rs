@@ -65,6 +65,9 @@ pub(crate) fn are_found(protocol: Simulated) {
     is_found(protocol, Canary::HidesDeadlines, disk, &late);
     if shapes::smallest(protocol).layout.f > 0 {
         is_found(protocol, Canary::HideAmnesia, AMNESIA, LOSSES);
+        if protocol.description().readmits {
+            is_found(protocol, Canary::HideAmnesia, disk, LOSSES);
+        }
         // One server alone has no other that it could differ from. A replica that has executed one
         // command fewer than others may also be reported as one that never catches up.
         let differs = [FailureKind::Divergence, FailureKind::Liveness];
