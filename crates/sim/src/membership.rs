@@ -8,7 +8,7 @@ use crate::leaving::Standing;
 use crate::model::Model;
 use crate::node::Boot;
 use crate::report::FailureKind;
-use crate::roles::{AnyMessage, Log as _};
+use crate::roles::AnyMessage;
 use crate::trace::mix;
 use crate::world::{Event, Parcel, Simulation, Step};
 use bytes::Bytes;
@@ -97,10 +97,7 @@ impl<M: Model> Simulation<M> {
 
     /// A node learns of a membership.
     pub(crate) fn adopt(&mut self, node: usize, membership: &Membership) -> Step {
-        if membership.level < Level::LATEST {
-            let node = &mut self.nodes[node];
-            node.lowered_until = node.disk.next();
-        }
+        self.nodes[node].lower(membership);
         if membership.epoch <= self.nodes[node].membership.epoch {
             return Ok(());
         }

@@ -13,6 +13,7 @@ use crate::{giving_up, workers};
 use bytes::Bytes;
 use ionian_kernel::id::{ClientId, Members};
 use ionian_kernel::layout::{Address, Layout, NodeId};
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::membership::Membership;
 use ionian_kernel::protocol::Birth;
@@ -57,7 +58,7 @@ pub(crate) struct SimNode {
     /// The one that they knew before they were called.
     told_before: Lsn,
     /// What they said at a higher level may wait for records before this one.
-    pub(crate) lowered_until: Lsn,
+    lowered_until: Lsn,
     /// Snapshots that have reached the disk since the roles were last called.
     stored: Vec<(Address, (u64, bool))>,
     /// A checkpoint that is not on disk yet.
@@ -332,6 +333,13 @@ impl SimNode {
             effects,
         };
         run(&mut **host, burst, outside, watch)
+    }
+
+    /// It learns of a membership, which may have a lower level than what it has sent until now.
+    pub(crate) fn lower(&mut self, membership: &Membership) {
+        if membership.level < Level::LATEST {
+            self.lowered_until = self.disk.next();
+        }
     }
 
     /// Whether what it sends now may have waited for the disk since the level was higher.

@@ -482,6 +482,10 @@ impl<M: Model> Simulation<M> {
             (self.effects.records, self.effects.record_bytes) = (0, 0);
             self.sync(node);
         }
+        // Before what it sends now: that may have waited for the disk until this very call.
+        if let Some(membership) = &self.effects.announced {
+            self.nodes[node].lower(membership);
+        }
         let mut sends = std::mem::take(&mut self.effects.sends);
         for (kind, members, message) in sends.drain(..) {
             self.send(node, kind, members, &*message)?;
