@@ -2,14 +2,12 @@
 
 use crate::memory::Of;
 use crate::watch::{Dashboard, Seen, Viewer};
-use axum::Router;
-use axum::body::{Body, HttpBody};
-use axum::extract::{Query, State};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -28,57 +26,70 @@ const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/dashboard.css");
 const SCRIPT: &str = include_str!("page/dashboard.js");
 
-type Shared = State<Arc<Dashboard>>;
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// What a page or a program gets.
+type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 impl Dashboard {
-    /// The page, and what it asks for.
-    pub fn routes(self: &Arc<Self>) -> Router {
-        let file = |kind: &'static str, text: &'static str| {
-            get(move || async move { ([(CONTENT_TYPE, kind)], text) })
+    /// The page, what it asks for, and what programs may ask: the answer to a request for this path
+    /// with what follows its `?`. None for any other path.
+    pub fn page(
+        self: &Arc<Self>,
+        path: &str,
+        asked: BTreeMap<String, String>,
+    ) -> Option<Pin<Box<dyn Future<Output = Answer> + Send>>> {
+        let dashboard = self.clone();
+        let file = |kind, text: &'static str| {
+            let file = answer(StatusCode::OK, kind, text);
+            Some(Box::pin(async { file }) as Pin<Box<dyn Future<Output = Answer> + Send>>)
         };
-        Router::new()
-            .route("/", file("text/html; charset=utf-8", PAGE))
-            .route("/dashboard.css", file("text/css; charset=utf-8", STYLE))
-            .route(
-                "/dashboard.js",
-                file("text/javascript; charset=utf-8", SCRIPT),
-            )
-            .route("/api/v1/events", get(events))
-            .route("/api/v1/cluster", get(cluster))
-            .route("/api/v1/history", get(history))
-            .with_state(self.clone())
+        match path {
+            "/" => file("text/html; charset=utf-8", PAGE),
+            "/dashboard.css" => file("text/css; charset=utf-8", STYLE),
+            "/dashboard.js" => file("text/javascript; charset=utf-8", SCRIPT),
+            "/api/v1/events" => Some(Box::pin(async move { events(&dashboard) })),
+            "/api/v1/cluster" => Some(Box::pin(async move { cluster(&dashboard).await })),
+            "/api/v1/history" => Some(Box::pin(async move { history(&dashboard, &asked) })),
+            _ => None,
+        }
     }
 }
 
-fn json(text: impl Into<Body>) -> Response {
-    ([(CONTENT_TYPE, "application/json")], text.into()).into_response()
+/// An answer with this type and body.
+fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    with_body(status, kind, Full::new(body.into()).boxed())
+}
+
+fn with_body(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+fn json(text: String) -> Answer {
+    answer(StatusCode::OK, "application/json", text)
 }
 
 /// The figures of the last day or less: `?of=node|cluster&seconds=N`.
-async fn history(
-    State(dashboard): Shared,
-    Query(asked): Query<BTreeMap<String, String>>,
-) -> Response {
+fn history(dashboard: &Dashboard, asked: &BTreeMap<String, String>) -> Answer {
+    let refused = |text| answer(StatusCode::BAD_REQUEST, TEXT, text);
     let asked = |key| asked.get(key).map(String::as_str);
     let of = match asked("of") {
         Some("node") | None => Of::Node,
         Some("cluster") => Of::Cluster,
-        Some(_) => {
-            return (StatusCode::BAD_REQUEST, "of must be node or cluster\n").into_response();
-        }
+        Some(_) => return refused("of must be node or cluster\n"),
     };
     let Ok(seconds) = asked("seconds").unwrap_or("3600").parse() else {
-        return (
-            StatusCode::BAD_REQUEST,
-            "seconds must be a number up to 86400\n",
-        )
-            .into_response();
+        return refused("seconds must be a number up to 86400\n");
     };
     json(dashboard.memory().history(of, seconds).to_string())
 }
 
 /// The document of `ionian status --json`.
-async fn cluster(State(dashboard): Shared) -> Response {
+async fn cluster(dashboard: &Arc<Dashboard>) -> Answer {
     let _viewer = dashboard.view();
     let mut seen = dashboard.seen.subscribe();
     let found = tokio::time::timeout(FIRST_LOOK, seen.wait_for(Option::is_some)).await;
@@ -88,24 +99,21 @@ async fn cluster(State(dashboard): Shared) -> Response {
     };
     match document {
         Some(document) => json(document.to_string()),
-        None => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the members of the cluster are not known yet\n",
-        )
-            .into_response(),
+        None => {
+            let text = "the members of the cluster are not known yet\n";
+            answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
+        }
     }
 }
 
 /// What the page draws: an event after each look.
-async fn events(State(dashboard): Shared) -> Response {
+fn events(dashboard: &Arc<Dashboard>) -> Answer {
     let Ok(permit) = dashboard.streams.clone().try_acquire_owned() else {
         let text = format!("{STREAMS} pages are open at this node already\n");
-        return (
-            StatusCode::SERVICE_UNAVAILABLE,
-            [("retry-after", "10")],
-            text,
-        )
-            .into_response();
+        let mut refused = answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, text);
+        let after = HeaderValue::from_static("10");
+        refused.headers_mut().insert(RETRY_AFTER, after);
+        return refused;
     };
     // One event, so that a page that reads slowly misses events, and takes no more memory.
     let (sender, events) = mpsc::channel(1);
@@ -115,8 +123,8 @@ async fn events(State(dashboard): Shared) -> Response {
         dashboard.view(),
         permit,
     ));
-    let body = Body::new(EventStream(events));
-    ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
+    let events = EventStream(events).boxed();
+    with_body(StatusCode::OK, "text/event-stream", events)
 }
 
 /// Passes on the latest look, until the page has gone.
@@ -154,16 +162,16 @@ async fn forward(
 /// The body of the answer to a page.
 struct EventStream(mpsc::Receiver<Bytes>);
 
-impl HttpBody for EventStream {
+impl Body for EventStream {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = ready!(self.0.poll_recv(context));
-        Poll::Ready(next.map(|frame| Ok(http_body::Frame::data(frame))))
+        Poll::Ready(next.map(|frame| Ok(Frame::data(frame))))
     }
 }
 
@@ -172,9 +180,7 @@ mod tests {
     use super::*;
     use crate::look::Look;
     use crate::watch::{Looking, RARELY};
-    use axum::http::Request;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use tower_service::Service;
 
     /// Far more than any test needs, by a clock that stands still while there is work.
     const LIMIT: Duration = Duration::from_secs(3600);
@@ -198,20 +204,18 @@ mod tests {
         (dashboard, looks)
     }
 
-    async fn get(dashboard: &Arc<Dashboard>, path: &str) -> Response {
-        let request = Request::get(path).body(Body::empty()).unwrap();
-        dashboard.routes().call(request).await.unwrap()
+    async fn get(dashboard: &Arc<Dashboard>, path: &str) -> Answer {
+        dashboard.page(path, BTreeMap::new()).unwrap().await
     }
 
-    async fn text(response: Response) -> String {
-        let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await;
-        String::from_utf8(bytes.unwrap().into()).unwrap()
+    async fn text(answer: Answer) -> String {
+        let Ok(body) = answer.into_body().collect().await;
+        String::from_utf8(body.to_bytes().into()).unwrap()
     }
 
     /// The next event of a stream.
-    async fn event(body: &mut Body) -> String {
-        let next = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
-        let frame = tokio::time::timeout(LIMIT, next)
+    async fn event(body: &mut BoxBody<Bytes, Infallible>) -> String {
+        let frame = tokio::time::timeout(LIMIT, body.frame())
             .await
             .expect("there is an event");
         let bytes = frame.unwrap().unwrap().into_data().unwrap();
@@ -362,15 +366,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn bad_questions_for_the_history_are_refused_with_what_is_allowed() {
         let dashboard = Dashboard::new(STREAMS);
-        for (query, says) in [
-            ("of=x", "of must be node or cluster"),
-            ("seconds=-1", "seconds must be a number"),
+        let history = |asked: &[(&str, &str)]| {
+            let owned = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
+            let asked = asked.iter().map(owned).collect();
+            dashboard.page("/api/v1/history", asked).unwrap()
+        };
+        for (asked, says) in [
+            (("of", "x"), "of must be node or cluster"),
+            (("seconds", "-1"), "seconds must be a number"),
         ] {
-            let response = get(&dashboard, &format!("/api/v1/history?{query}")).await;
+            let response = history(&[asked]).await;
             assert_eq!(response.status(), StatusCode::BAD_REQUEST);
             assert!(text(response).await.starts_with(says));
         }
-        let empty = text(get(&dashboard, "/api/v1/history?of=cluster&seconds=300").await).await;
+        let empty = text(history(&[("of", "cluster"), ("seconds", "300")]).await).await;
         assert!(empty.contains("\"series\":{}"), "{empty}");
     }
 }

@@ -3,8 +3,9 @@
 #[path = "../../planner/tests/judgement/slowed.rs"]
 mod slowed;
 
-use axum::body::{Body, HttpBody};
-use axum::http::Request;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::BoxBody;
 use ionian_dashboard::{Dashboard, Look, Looking, Node};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::id::Index;
@@ -15,12 +16,12 @@ use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_runtime::{Cluster, status_feed};
 use serde_json::Value;
 use slowed::{Slowed, handled, slow_down};
-use std::pin::Pin;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tower_service::Service;
 
 /// The kinds that are slowed down, one after the other.
 const KINDS: [&str; 2] = ["leader", "unbatcher"];
@@ -99,19 +100,17 @@ fn look(cluster: &Running, nodes: &[NodeId]) -> Look {
 }
 
 /// The stream of a page.
-struct Page(Body);
+struct Page(BoxBody<Bytes, Infallible>);
 
 impl Page {
     async fn open(dashboard: &Arc<Dashboard>) -> Self {
-        let request = Request::get("/api/v1/events").body(Body::empty());
-        let answer = dashboard.routes().call(request.expect("a request")).await;
-        Page(answer.expect("an answer").into_body())
+        let answer = dashboard.page("/api/v1/events", BTreeMap::new());
+        Page(answer.expect("a page").await.into_body())
     }
 
     /// What it draws next.
     async fn picture(&mut self) -> Value {
-        let next = std::future::poll_fn(|context| Pin::new(&mut self.0).poll_frame(context));
-        let next = tokio::time::timeout(LIMIT, next).await;
+        let next = tokio::time::timeout(LIMIT, self.0.frame()).await;
         let frame = next.expect("a look in time").expect("it goes on");
         let frame = frame.expect("a frame");
         let bytes = frame.into_data().expect("an event");

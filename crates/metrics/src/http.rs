@@ -5,18 +5,22 @@ use crate::impatient::Impatient;
 use crate::process;
 use crate::text::{self, OPEN_METRICS, PROMETHEUS};
 use crate::view::{Answers, Sources, View};
-use axum::Router;
-use axum::extract::{Query, Request, State};
-use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap,
+    HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -46,6 +50,17 @@ const DEAF: Duration = Duration::from_secs(15);
 /// After a failure to accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What a client gets.
+pub type Response = hyper::Response<BoxBody<Bytes, Infallible>>;
+
+/// What follows the `?` of a request.
+pub type Query = BTreeMap<String, String>;
+
+/// Answers a request for a path, or does not know it.
+pub type Pages = Box<
+    dyn Fn(&str, Query) -> Option<Pin<Box<dyn Future<Output = Response> + Send>>> + Send + Sync,
+>;
+
 /// The settings of the server.
 pub struct Settings {
     /// It listens here.
@@ -54,13 +69,14 @@ pub struct Settings {
     /// make a browser connect to any address, but then the browser sends the page's name.
     pub hosts: Vec<String>,
     /// Further pages to serve.
-    pub pages: Router,
+    pub pages: Pages,
 }
 
 struct Shared {
     sources: Sources,
     answers: Answers,
     hosts: Vec<String>,
+    pages: Pages,
     /// The last probe of the log, and when it ended.
     probed: Mutex<Option<(Instant, Result<(), String>)>>,
 }
@@ -106,11 +122,12 @@ impl Server {
             sources,
             answers: Answers::default(),
             hosts,
+            pages,
             probed: Mutex::default(),
         });
         let serve = async move {
             match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => serve(listener, router(shared.clone(), pages), shared).await,
+                Ok(listener) => serve(listener, shared).await,
                 Err(error) => tracing::error!(id = "E0801", "cannot serve metrics: {error}"),
             }
         };
@@ -126,7 +143,7 @@ impl Server {
     }
 }
 
-async fn serve(listener: tokio::net::TcpListener, router: Router, shared: Arc<Shared>) {
+async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
     let mut places = Vec::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -137,10 +154,8 @@ async fn serve(listener: tokio::net::TcpListener, router: Router, shared: Arc<Sh
             continue;
         }
         let phase = Arc::new(AtomicU8::new(NEW));
-        let router = router
-            .clone()
-            .layer(from_fn_with_state(phase.clone(), note_phase));
-        let task = tokio::spawn(converse(stream, router)).abort_handle();
+        let task = converse(stream, phase.clone(), shared.clone());
+        let task = tokio::spawn(task).abort_handle();
         places.push(Place { phase, task });
     }
 }
@@ -176,37 +191,63 @@ fn has_room(places: &mut Vec<Place>, answers: &Answers) -> bool {
     true
 }
 
-async fn note_phase(State(phase): State<Arc<AtomicU8>>, request: Request, next: Next) -> Response {
-    phase.store(ASKS, Ordering::Relaxed);
-    let response = next.run(request).await;
-    phase.store(IDLE, Ordering::Relaxed);
-    response
-}
-
 /// Serves one connection.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    phase: Arc<AtomicU8>,
+    shared: Arc<Shared>,
+) {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
         .max_buf_size(HEAD_BYTES);
-    let service = TowerToHyperService::new(router);
+    let service = service_fn(async |request| {
+        phase.store(ASKS, Ordering::Relaxed);
+        let response = guard(&shared, &request).await;
+        phase.store(IDLE, Ordering::Relaxed);
+        Ok::<_, Infallible>(response)
+    });
     // The reasons why connections break are the clients' business.
     let _ = builder
         .serve_connection(TokioIo::new(Impatient::new(stream, DEAF)), service)
         .await;
 }
 
-fn router(shared: Arc<Shared>, pages: Router) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics))
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
-        .route("/healthz/cluster", get(cluster))
-        .fallback(|| async { (StatusCode::NOT_FOUND, PATHS) })
-        .with_state(shared.clone())
-        .merge(pages)
-        .layer(from_fn_with_state(shared, guard))
+/// The answer to a request that is not refused.
+async fn route(shared: &Shared, request: &Request<Incoming>) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let asked: Query = form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect();
+    let view = || View::of(&shared.sources, &shared.answers);
+    match request.uri().path() {
+        "/metrics" => metrics(shared, request.headers()),
+        "/livez" => verdict(&health::live(&view()), &asked),
+        "/readyz" => verdict(&health::ready(&view()), &asked),
+        "/healthz/cluster" => {
+            let check = Check {
+                name: "command",
+                result: shared.probe().await,
+            };
+            verdict(&[check], &asked)
+        }
+        path => match (shared.pages)(path, asked) {
+            Some(page) => page.await,
+            None => answer(StatusCode::NOT_FOUND, TEXT, PATHS),
+        },
+    }
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// An answer with this type and body.
+fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Full::new(body.into()).boxed());
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
 }
 
 /// What there is.
@@ -218,32 +259,36 @@ const PATHS: &str = "not found; there are the dashboard /, /metrics, /livez, /re
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// With every answer.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (CACHE_CONTROL, "no-store"),
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (REFERRER_POLICY, "no-referrer"),
+];
+
 /// Refuses other methods and foreign hosts, and counts answers.
-async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+async fn guard(shared: &Shared, request: &Request<Incoming>) -> Response {
     let host = request.headers().get(HOST).map(HeaderValue::to_str);
-    let response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
+    let mut response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let text = "only GET and HEAD are allowed\n";
-        (
-            StatusCode::METHOD_NOT_ALLOWED,
-            [("allow", "GET, HEAD")],
-            text,
-        )
-            .into_response()
+        let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        response.headers_mut().insert(ALLOW, allowed);
+        response
     } else if !host.is_some_and(|host| host.is_ok_and(|host| is_own(host, &shared.hosts))) {
         let text = "the header Host must be an IP address, localhost, or a name of this node\n";
-        (StatusCode::FORBIDDEN, text).into_response()
+        answer(StatusCode::FORBIDDEN, TEXT, text)
     } else {
-        next.run(request).await
+        route(shared, request).await
     };
     shared.answers.count(response.status().as_u16());
-    let headers = [
-        ("x-content-type-options", "nosniff"),
-        ("x-frame-options", "DENY"),
-        ("cache-control", "no-store"),
-        ("content-security-policy", POLICY),
-        ("referrer-policy", "no-referrer"),
-    ];
-    (headers, response).into_response()
+    for (name, value) in HEADERS {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
 }
 
 /// Whether a client that sends this `Host` means this server and not a name of a web page.
@@ -261,35 +306,15 @@ fn is_own(host: &str, names: &[String]) -> bool {
         || names.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+fn metrics(shared: &Shared, headers: &HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|it| it.to_str().ok());
     let open = accept.is_some_and(|it| it.contains("application/openmetrics-text"));
     let kind = if open { OPEN_METRICS } else { PROMETHEUS };
     let text = text::metrics(&shared.sources, &shared.answers, open);
-    ([(CONTENT_TYPE, kind)], text).into_response()
+    answer(StatusCode::OK, kind, text)
 }
 
-type Asked = Query<BTreeMap<String, String>>;
-
-async fn livez(State(shared): State<Arc<Shared>>, asked: Asked) -> Response {
-    let view = View::of(&shared.sources, &shared.answers);
-    answer(&health::live(&view), &asked)
-}
-
-async fn readyz(State(shared): State<Arc<Shared>>, asked: Asked) -> Response {
-    let view = View::of(&shared.sources, &shared.answers);
-    answer(&health::ready(&view), &asked)
-}
-
-async fn cluster(State(shared): State<Arc<Shared>>, asked: Asked) -> Response {
-    let check = Check {
-        name: "command",
-        result: shared.probe().await,
-    };
-    answer(&[check], &asked)
-}
-
-fn answer(checks: &[Check], Query(asked): &Asked) -> Response {
+fn verdict(checks: &[Check], asked: &Query) -> Response {
     let excluded = asked.get("exclude").map(String::as_str).unwrap_or_default();
     let excluded: Vec<&str> = excluded.split(',').collect();
     let (passes, text) = health::verdict(checks, &excluded, asked.contains_key("verbose"));
@@ -297,7 +322,7 @@ fn answer(checks: &[Check], Query(asked): &Asked) -> Response {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    (code, text).into_response()
+    answer(code, TEXT, text)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ mod text;
 mod view;
 
 pub use definition::{Kind, Line};
-pub use http::{Server, Settings};
+pub use http::{Pages, Query, Response, Server, Settings};
 pub use process::started;
 pub use registry::{Registered, all, lines};
 pub use view::{AuditReader, AuditState, Sources, Tolerance};

@@ -72,7 +72,7 @@ pub(super) fn start(arguments: &Arguments, audit: Option<Arc<Sink>>) -> Result<R
             .into_iter()
             .chain(arguments.http_hosts.clone())
             .collect(),
-        pages: dashboard.routes(),
+        pages: Box::new(move |path, asked| dashboard.page(path, asked)),
     };
     let sources = Sources {
         status: reader,
