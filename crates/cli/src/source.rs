@@ -17,18 +17,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A preset with the addresses that the flags give.
-pub(crate) fn preset(
-    name: &str,
-    listen: Option<SocketAddr>,
-    node_port: Option<u16>,
-) -> Result<Deployment> {
-    Ok(Deployment::preset(
-        name,
-        &preset_options(listen, node_port),
-    )?)
-}
-
 /// The addresses that the flags give.
 pub(crate) fn preset_options(listen: Option<SocketAddr>, node_port: Option<u16>) -> PresetOptions {
     let mut options = PresetOptions::default();

@@ -2,10 +2,9 @@
 
 use super::page::{item, verbatim};
 use super::{MANUAL, NO_DATE, SOURCE};
-use crate::source;
 use anyhow::Result;
 use clap_mangen::roff::{Roff, roman};
-use ionian_deployment::settings;
+use ionian_deployment::{DEFAULT_PRESET, Deployment, PresetOptions, settings};
 use ionian_kernel::setting::Setting;
 use ionian_protocols::registry;
 use std::collections::BTreeSet;
@@ -38,7 +37,7 @@ pub(super) fn page() -> Result<Vec<u8>> {
             describe(&mut roff, setting, &format!("; {}", having(setting.key)));
         }
     }
-    let preset = source::preset(ionian_deployment::DEFAULT_PRESET, None, None)?;
+    let preset = Deployment::preset(DEFAULT_PRESET, &PresetOptions::default())?;
     let lines: Vec<String> = preset.to_toml().lines().map(str::to_owned).collect();
     verbatim(&mut roff, "EXAMPLES", &lines);
     roff.control("SH", ["SEE ALSO"]);

@@ -2,6 +2,7 @@
 
 use crate::cluster_args::DATA;
 use clap::{Args, ValueEnum};
+use ionian_deployment::MAX_NODES;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     ionian up                                       three nodes, every role on each\n  \
+    ionian up --nodes 5 --data five                 any two may fail\n  \
     ionian up --preset compartmentalized            every role in its own process, 22 processes\n  \
     ionian up my.toml --data /var/lib/ionian        your own deployment\n  \
     ionian up --data b --listen 127.0.0.1:8379 --node-port 18400\n                                                  \
@@ -24,14 +26,17 @@ use std::path::PathBuf;
     ionian up --set options.batch_commands=10       see `ionian config init -` for all settings")]
 pub(crate) struct Arguments {
     /// A deployment file, as `ionian config init` writes it
-    #[arg(conflicts_with_all = ["preset", "node_port", "config"])]
+    #[arg(conflicts_with_all = ["preset", "nodes", "node_port", "config"])]
     pub(crate) file: Option<PathBuf>,
     /// Same as FILE
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "node_port"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "nodes", "node_port"])]
     pub(crate) config: Option<PathBuf>,
     /// A deployment that comes with Ionian; `ionian config presets` lists them [default: colocated]
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
+    /// How many nodes, of which a minority may fail, for presets whose nodes are all alike
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64))]
+    pub(crate) nodes: Option<u16>,
     /// Directory for the deployment, the logs and the nodes' data
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub(crate) data: PathBuf,

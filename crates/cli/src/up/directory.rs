@@ -8,7 +8,7 @@ use crate::output::say_on_stderr;
 use crate::protocols;
 use crate::source;
 use anyhow::{Context, Result, bail};
-use ionian_deployment::{DEFAULT_PRESET, Deployment, Node};
+use ionian_deployment::{DEFAULT_PRESET, Deployment, Node, PresetOptions};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, DirBuilder, File};
@@ -82,13 +82,18 @@ pub(crate) fn deployment(
     file: Option<Deployment>,
 ) -> Result<Deployment> {
     let earlier = source::in_directory(places.root())?;
-    let chosen = file.is_some() || arguments.preset.is_some();
+    let has_preset = arguments.preset.is_some() || arguments.nodes.is_some();
+    let chosen = file.is_some() || has_preset;
     let base = match (file, &earlier) {
         (Some(file), _) => file,
         (None, Some(earlier)) if !chosen => with_node_port(earlier.clone(), arguments.node_port)?,
         _ => {
             let preset = arguments.preset.as_deref().unwrap_or(DEFAULT_PRESET);
-            source::preset(preset, arguments.listen, arguments.node_port)?
+            let options = PresetOptions {
+                nodes: arguments.nodes.map(usize::from),
+                ..source::preset_options(arguments.listen, arguments.node_port)
+            };
+            Deployment::preset(preset, &options)?
         }
     };
     let durability = arguments.durability.map(|durability| {
@@ -133,7 +138,7 @@ pub(crate) fn deployment(
             places.root().display(),
         );
     }
-    if arguments.preset.is_some() {
+    if has_preset {
         // A preset does not set addresses: without flags they stay as they were.
         keep_addresses(&mut wanted, &earlier, arguments);
     }

@@ -36,13 +36,9 @@ fn every_preset_serves_clients_and_stops_in_order() {
 #[test]
 fn a_directory_has_one_user_and_keeps_its_deployment() {
     let mut cluster = Cluster::start("colocated", &["durability=memory"], &[]);
-    assert!(
-        cluster
-            .stderr()
-            .contains("durability = memory: nothing is stored"),
-        "{}",
-        cluster.stderr()
-    );
+    let said = cluster.stderr();
+    let warning = "durability = memory: nothing is stored";
+    assert!(said.contains(warning), "{said}");
     cluster.client(0).set("k", "v");
     let data = cluster.data();
 
@@ -59,12 +55,12 @@ fn a_directory_has_one_user_and_keeps_its_deployment() {
 
     // Without flags: the same deployment, and a new cluster. Ctrl-C as a terminal sends it.
     cluster.stop(Signal::SIGINT);
+    let five = run(&["up", "--nodes", "5", "--data", &data]);
+    let error = text(&five.stderr);
+    assert!(error.contains("f was 1, is to be 2; "), "{error}");
     cluster.start_again(&[]);
-    assert!(
-        cluster.stderr().contains("a new and empty cluster"),
-        "{}",
-        cluster.stderr()
-    );
+    let said = cluster.stderr();
+    assert!(said.contains("a new and empty cluster"), "{said}");
     assert_eq!(cluster.client(2).get("k"), None);
     cluster.client(2).set("k", "w");
 
@@ -402,6 +398,7 @@ fn bad_usage_of_up_leaves_no_directory_behind() {
         ["--set", "f=99"],
         ["--set", "machine=nosuch"],
         ["--set", "f=9"],
+        ["--nodes", "0"],
         ["--listen", "127.0.0.1:65535"],
     ] {
         let refused = run(&[&["up", "--data", data.to_str().unwrap()], &bad[..]].concat());
