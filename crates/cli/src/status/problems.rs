@@ -57,12 +57,9 @@ fn forgot(
     };
     let mut memories = service_needs.service.memories.iter();
     let memory = memories.find(|memory| service_needs.name(memory.by.kind) == role.role);
-    format!(
-        "{} {} on {node} {what}. {}",
-        role.role,
-        role.index,
-        memory.map_or("", |memory| memory.waits)
-    )
+    let waits = memory.map_or("", |memory| memory.waits);
+    let text = format!("{} {} on {node} {what}. {waits}", role.role, role.index);
+    text.trim_end().to_owned()
 }
 
 /// The effect of a drain.

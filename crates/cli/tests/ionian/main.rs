@@ -23,6 +23,7 @@ mod mount;
 mod names;
 mod options;
 mod plan;
+mod readmitted;
 mod resp;
 mod secrets;
 mod secured;

@@ -66,7 +66,7 @@ fn at(directory: &Directory, name: &str) -> String {
 }
 
 /// Starts a new cluster from a snapshot.
-fn restore(preset: &str, file: &str) -> Cluster {
+pub(crate) fn restore(preset: &str, file: &str) -> Cluster {
     let directory = Directory::new();
     let deployment = deployment(preset, &["durability=disk", "cluster=new"]);
     fs::write(directory.path("given.toml"), deployment.to_toml()).unwrap();

@@ -183,7 +183,7 @@ impl Replica {
             progress: Progress::default(),
             missing: Missing::new(acceptors, random.any()),
             reads: Reads::new(acceptors, &mut random),
-            snapshots: Snapshots::new(birth.keeps_records, random.any()),
+            snapshots: Snapshots::new(birth, random.any()),
             backup: None,
             answers: AnswersByClient::default(),
             answered: Set::EMPTY,
@@ -325,6 +325,9 @@ impl Role for Replica {
         self.proposers.start(now);
         self.report(now, out);
         self.look_around(now, out);
+        if !self.snapshots.has_state() {
+            self.begin_install(now, Vec::new(), out);
+        }
     }
 
     fn on_message(&mut self, now: Instant, message: In, out: &mut Out<'_, Self>) {
@@ -409,6 +412,7 @@ impl Role for Replica {
     fn status(&self, status: &mut Status) {
         status.epoch = Some(self.executor.membership().epoch);
         status.executed = Some(Slot(self.count()));
+        status.remembers = self.remembers();
         status.log_end = Some(Slot(self.founded + self.missing.end()));
         status.current_until = Some(self.current_until());
         status.stored = Some(Slot(self.snapshots.stored_count()));

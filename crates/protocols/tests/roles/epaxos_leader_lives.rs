@@ -12,7 +12,7 @@ use ionian_kernel::layout::{NodeId, Options};
 use ionian_kernel::time::{Duration, Timestamp};
 use ionian_protocols::epaxos::duty::Duty;
 use ionian_protocols::epaxos::instance::{Ballot, InstanceId};
-use ionian_protocols::epaxos::leader::{In, Leader};
+use ionian_protocols::epaxos::leader::{In, Leader, Record};
 use ionian_protocols::epaxos::message::{Choice, Evidence, Lives, PreAccepted};
 use ionian_protocols::epaxos::{Envelope, acceptor, kind};
 
@@ -210,6 +210,12 @@ fn a_leader_on_an_empty_disk_in_place_of_a_lost_one_begins_no_former_life_and_wa
     assert_eq!(leader.figure("life"), (1 << 24) + 1);
     assert_eq!(leader.asked(propose("one")), nothing());
     assert_eq!(leader.figure("stale"), 1);
+    // Its next process begins the next life.
+    let life = (1 << 24) + 1;
+    let records = vec![Record::Life { life }];
+    let config = config(5, 2, Options::default());
+    let leader = Stage::after(config, &birth, records, Leader::new);
+    assert_eq!(leader.figure("life"), u64::from(life) + 1);
 }
 
 /// Commands wait while a barrier is under way: little that was executed calls for one later.

@@ -15,6 +15,7 @@ mod epaxos_leader;
 mod epaxos_leader_lives;
 mod epaxos_process;
 mod epaxos_proxy_leader;
+mod epaxos_readmitted;
 mod epaxos_replica;
 mod epaxos_return;
 mod epaxos_serving;

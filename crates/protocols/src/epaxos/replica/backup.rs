@@ -50,6 +50,7 @@ impl Replica {
     pub(super) fn picture(&mut self, now: Instant, cover: Cover) -> Picture {
         let count = self.count();
         match cover {
+            _ if !self.snapshots.has_state() => Picture::NotYet(0),
             Cover::Below(at) if count >= at => Picture::Taken(count, self.executor.freeze()),
             Cover::Below(_) => Picture::NotYet(count),
             Cover::Acknowledged(request) => self.picture_at_mark(now, request),

@@ -42,6 +42,10 @@ pub(super) struct Missing {
     looked_at: Instant,
     /// When it is known to have had all that was proposed; zero if not since it was started.
     current_at: Instant,
+    /// The acceptors that have said how far they know each space to reach, and when enough of them
+    /// had: no recorded instance was unknown then.
+    informers: AcceptorSet,
+    informed_at: Option<Instant>,
     /// The acceptors that have forgotten what is missing.
     forgetful: AcceptorSet,
     ask_at: Instant,
@@ -60,6 +64,8 @@ impl Missing {
             long_seen: SmallMap::new(),
             looked_at: Instant::ZERO,
             current_at: Instant::ZERO,
+            informers: Set::EMPTY,
+            informed_at: None,
             forgetful: Set::EMPTY,
             ask_at: Instant::ZERO,
             look_at: Instant::ZERO,
@@ -99,6 +105,11 @@ impl Missing {
     pub(super) fn present(&self) -> impl Iterator<Item = Space> {
         let spaces = self.known.keys().copied();
         spaces.filter(|space| !self.is_over(*space))
+    }
+
+    /// Whether it has executed all that was recorded at some moment since it was started.
+    pub(super) fn has_caught_up(&self) -> bool {
+        self.informed_at.is_some_and(|at| self.current_at >= at)
     }
 
     /// How many instances are known to exist.
@@ -320,6 +331,18 @@ impl Replica {
         self.ask(next.into_iter().collect(), lacks, out);
     }
 
+    /// An acceptor has said how far it knows each space to reach. Enough others meet each majority
+    /// that has recorded an instance, also without the acceptor of this node
+    /// (`acceptor/returning.rs`).
+    fn note_informer(&mut self, now: Instant, from: AcceptorId) {
+        let others = self.config.recorders().without(self.missing.near);
+        self.missing.informers.insert(from);
+        let enough = self.config.copy_quorum(self.config.recorders());
+        if self.missing.informers.and(others).len() >= enough.min(others.len()) {
+            self.missing.informed_at.get_or_insert(now);
+        }
+    }
+
     /// What an acceptor has of what was asked for.
     pub(super) fn on_fetched(
         &mut self,
@@ -332,6 +355,7 @@ impl Replica {
         for Reach { space, below } in reaches {
             self.missing.note(*space, *below);
         }
+        self.note_informer(now, from);
         let before = self.learned;
         for Instance { id, choice } in instances {
             self.on_committed(now, id, choice, None, out);

@@ -192,6 +192,10 @@ impl Replica {
         reads: Batch,
         out: &mut Out<'_, Self>,
     ) {
+        if !self.snapshots.has_state() {
+            self.stale += 1;
+            return;
+        }
         self.reads.count += reads.len() as u64;
         let seen_here = match sees {
             Sees::Anything {} => true,

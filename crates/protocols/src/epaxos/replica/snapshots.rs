@@ -3,6 +3,17 @@
 //!
 //! A snapshot is the state machine with its sessions, and the set of instances that are executed in
 //! it. Any replica can take one at any moment: what it has executed is closed under dependencies.
+//!
+//! # A replica on an empty disk in place of a lost one
+//!
+//! Others count on the lost disk: acceptors have forgotten what f + 1 replicas had in stored
+//! snapshots, and one of these is gone. And the cluster may have been founded with a state that no
+//! instance leads to. So the replica takes over a snapshot of a peer before it executes or answers
+//! anything, and counts as failed ([`Status::remembers`]) until a snapshot is on its disk that it
+//! has begun when it had caught up: that has all that acceptors had forgotten when the disk was
+//! lost, and all that its predecessor had told them that it keeps.
+//!
+//! [`Status::remembers`]: ionian_kernel::status::Status::remembers
 
 use super::Replica;
 use crate::epaxos::executed::ExecutedSet;
@@ -17,6 +28,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::machine::{Frozen, RestoreError};
+use ionian_kernel::protocol::Birth;
 use ionian_kernel::role::Out;
 use ionian_kernel::small_map::SmallMap;
 use ionian_kernel::time::{Instant, earliest};
@@ -25,6 +37,10 @@ use ionian_kernel::wire::{Reader, Wire, WireError};
 /// Stands at the beginning of a snapshot with executed instances. One without begins with the time
 /// of the state machine, which is not so late: a cluster is founded from such a snapshot.
 const WITH_INSTANCES: u64 = u64::MAX;
+
+/// Stands there instead in one that a replica has stored after its disk was lost, if others may
+/// count on it again.
+const WITH_ALL: u64 = u64::MAX - 1;
 
 /// A piece of a snapshot is larger than other messages: it is waited for this many times longer.
 const PIECE_PATIENCE: u32 = 8;
@@ -37,9 +53,12 @@ pub(super) struct Snapshots {
     /// Whether this node keeps nothing through a crash. What f + 1 replicas have executed then
     /// counts as kept, because at most f of them fail.
     loses_state: bool,
+    /// Whether its disk took the place of a lost one.
+    readmitted: bool,
+    regained: Regained,
     /// How many instances were executed in the last one stored, and how far it has each space.
     stored: (u64, Vec<Reach>),
-    storing: Option<(u64, Vec<Reach>)>,
+    storing: Option<Storing>,
     /// What the barriers that were executed depend on.
     passed: SmallMap<Space, u64>,
     since: SinceSnapshot,
@@ -53,9 +72,27 @@ pub(super) struct Snapshots {
     pub(super) installed: u64,
 }
 
+/// What a replica has of what others count on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Regained {
+    /// Its disk is empty in place of a lost one.
+    Nothing,
+    /// It has taken over the state of a peer, and has not stored all yet.
+    State,
+    All,
+}
+
+/// A snapshot on its way to the disk.
+struct Storing {
+    stamp: u64,
+    reaches: Vec<Reach>,
+    /// Whether others may count on it when it is there.
+    has_all: bool,
+}
+
 /// A snapshot on its way here.
 struct Install {
-    /// What acceptors have forgotten that it misses.
+    /// What acceptors have forgotten that it misses. If it has no state yet, all.
     lacks: Vec<Run>,
     from: ReplicaId,
     /// Its name; none before its first piece.
@@ -66,9 +103,15 @@ struct Install {
 }
 
 impl Snapshots {
-    pub(super) fn new(keeps_records: bool, name: u64) -> Self {
+    pub(super) fn new(birth: &Birth<'_>, name: u64) -> Self {
+        let readmitted = birth.keeps_records && birth.predecessors > 0;
         Snapshots {
-            loses_state: !keeps_records,
+            loses_state: !birth.keeps_records,
+            readmitted,
+            regained: match readmitted {
+                true => Regained::Nothing,
+                false => Regained::All,
+            },
             stored: (0, Vec::new()),
             storing: None,
             passed: SmallMap::new(),
@@ -97,17 +140,32 @@ impl Snapshots {
 
     /// The snapshot with this stamp is on disk.
     pub(super) fn stored(&mut self, stamp: u64, work: u64) {
-        if let Some(stored) = self.storing.take_if(|(storing, _)| *storing == stamp) {
-            self.stored = stored;
+        if let Some(stored) = self.storing.take_if(|storing| storing.stamp == stamp) {
+            self.stored = (stamp, stored.reaches);
             self.since.stored(work);
+            if stored.has_all {
+                self.regained = Regained::All;
+            }
         }
     }
 
     /// The one with this stamp has found no room, or none is under way: another one is due.
     pub(super) fn refused(&mut self, stamp: u64) {
-        self.storing.take_if(|(it, _)| *it == stamp);
+        self.storing.take_if(|storing| storing.stamp == stamp);
         if self.storing.is_none() {
             self.since.refused();
+        }
+    }
+
+    /// A process before this one had stored this.
+    fn restored(&mut self, bytes: &Bytes) {
+        if !self.has_state() {
+            let has_all = u64::decode(&mut Reader::new(bytes)) == Ok(WITH_ALL);
+            self.regained = if has_all {
+                Regained::All
+            } else {
+                Regained::State
+            };
         }
     }
 
@@ -117,7 +175,12 @@ impl Snapshots {
     }
 
     pub(super) fn is_installing(&self) -> bool {
-        self.install.is_some()
+        self.install.is_some() || !self.has_state()
+    }
+
+    /// Whether it has a state: what it has executed leads to one, or its disk is another.
+    pub(super) fn has_state(&self) -> bool {
+        self.regained != Regained::Nothing
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
@@ -152,17 +215,37 @@ impl Replica {
         let since = count - snapshots.stored.0.min(count);
         let (slots, work) = (self.config.options().snapshot_slots, self.executor.work());
         let enough = snapshots.since.is_enough(since, slots, work);
-        if enough && snapshots.storing.is_none() && !snapshots.loses_state {
-            self.snapshots.storing = Some((count, self.reaches()));
+        if snapshots.storing.is_some() || snapshots.loses_state || !snapshots.has_state() {
+            return;
+        }
+        let has_state = snapshots.regained == Regained::State;
+        let has_caught_up = has_state && self.missing.has_caught_up();
+        if has_caught_up && since == 0 {
+            self.snapshots.regained = Regained::All;
+        } else if enough || has_caught_up {
+            let has_all = self.snapshots.readmitted && (has_caught_up || !has_state);
+            let marker = if has_all { WITH_ALL } else { WITH_INSTANCES };
+            self.snapshots.storing = Some(Storing {
+                stamp: count,
+                reaches: self.reaches(),
+                has_all,
+            });
             self.snapshots.since.begin(work);
-            out.store_snapshot(count, self.frozen());
+            let frozen = self.frozen(marker);
+            out.store_snapshot(count, frozen);
         }
     }
 
+    /// Whether others may count on what this replica has stored. None if they always could.
+    pub(super) fn remembers(&self) -> Option<bool> {
+        let all = self.snapshots.regained == Regained::All;
+        self.snapshots.readmitted.then_some(all)
+    }
+
     /// A picture with the set of executed instances.
-    fn frozen(&mut self) -> Box<dyn Frozen> {
+    fn frozen(&mut self, marker: u64) -> Box<dyn Frozen> {
         let mut head = Vec::new();
-        WITH_INSTANCES.encode(&mut head);
+        marker.encode(&mut head);
         self.founded.encode(&mut head);
         self.executed().encode(&mut head);
         self.reaches().encode(&mut head);
@@ -177,6 +260,7 @@ impl Replica {
         let (founded, executed) = self.restore_bytes(bytes)?;
         self.graph.restore(Instant::ZERO, executed);
         self.founded = founded.unwrap_or(stamp);
+        self.snapshots.restored(bytes);
         self.note_executed();
         self.snapshots.stored = (stamp, self.reaches());
         Ok(())
@@ -218,6 +302,10 @@ impl Replica {
         offset: u64,
         out: &mut Out<'_, Self>,
     ) {
+        if !self.snapshots.has_state() {
+            self.stale += 1;
+            return;
+        }
         let known = self.snapshots.offer.as_ref().map(|(name, _)| *name);
         let continues = name.is_some() && name == known;
         if name.is_some() && !continues {
@@ -227,7 +315,8 @@ impl Replica {
         if !continues && (known.is_none() || known == unlike) {
             self.snapshots.next_name += 1;
             let rate = self.config.options().snapshot_bytes_per_second;
-            let offer = Offer::new(rate, now, Slot(self.count()), self.frozen());
+            let frozen = self.frozen(WITH_INSTANCES);
+            let offer = Offer::new(rate, now, Slot(self.count()), frozen);
             self.snapshots.offer = Some((self.snapshots.next_name, offer));
         }
         let offset = if continues { offset } else { 0 };
@@ -259,7 +348,8 @@ impl Replica {
         let Some(install) = &self.snapshots.install else {
             return;
         };
-        if !install.lacks.iter().any(|run| self.misses(run)) {
+        let has_state = self.snapshots.has_state();
+        if has_state && !install.lacks.iter().any(|run| self.misses(run)) {
             out.reached(branch::INSTALL_GIVEN_UP);
             self.snapshots.install = None;
         }
@@ -372,6 +462,9 @@ impl Replica {
             return;
         };
         out.reached(branch::INSTALLS);
+        if !self.snapshots.has_state() {
+            self.snapshots.regained = Regained::State;
+        }
         self.founded = founded.unwrap_or(0);
         self.graph.restore(now, executed);
         self.snapshots.install = None;
@@ -407,7 +500,8 @@ type Parts = (Option<u64>, ExecutedSet, Vec<Reach>, Bytes);
 fn parse(bytes: &Bytes) -> Result<Parts, RestoreError> {
     let malformed = |error: WireError| RestoreError(error.to_string());
     let mut reader = Reader::new(bytes);
-    if u64::decode(&mut reader).map_err(malformed)? != WITH_INSTANCES {
+    let marker = u64::decode(&mut reader).map_err(malformed)?;
+    if ![WITH_INSTANCES, WITH_ALL].contains(&marker) {
         return Ok((None, ExecutedSet::default(), Vec::new(), bytes.clone()));
     }
     let founded = u64::decode(&mut reader).map_err(malformed)?;
