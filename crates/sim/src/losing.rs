@@ -6,11 +6,12 @@
 //! others before it starts.
 //!
 //! Where the protocol [readmits](ionian_kernel::protocol::Protocol::READMITS) nodes that have lost
-//! their disks, machines lose these, one after the other: each when fewer than f others are down or
-//! have not regained what they lost.
+//! their disks, machines lose these, one after the other: each when fewer than f others have not
+//! regained what they lost with theirs, also if others are down.
 
 use crate::leaving::Standing;
 use crate::model::Model;
+use crate::roles::AnyInstance;
 use crate::trace::mix;
 use crate::world::{Event, Simulation};
 use crate::{event::Micros, fault::Fault};
@@ -27,7 +28,11 @@ impl<M: Model> Simulation<M> {
     /// Plans the loss of a machine.
     pub(crate) fn plan_loss(&mut self) {
         if self.knobs.loses {
-            let after: Micros = self.random.below(self.knobs.duration);
+            let within = match self.description().readmits {
+                true => self.knobs.duration / 4,
+                false => self.knobs.duration,
+            };
+            let after: Micros = self.random.below(within);
             self.heap
                 .plan(self.now() + after, Event::Fault(Fault::Lose));
         }
@@ -52,14 +57,28 @@ impl<M: Model> Simulation<M> {
 
     /// The node starts again with an empty disk, and the others readmit it.
     fn lose_disk(&mut self, node: usize) {
-        if !self.may_crash(node, false) || !self.others_are_whole(node) {
+        let others = (0..self.nodes.len()).filter(|other| *other != node);
+        let lacking = others.filter(|other| !self.nodes[*other].has_regained);
+        if !self.may_crash(node, false) || lacking.count() >= self.scenario.layout.f {
             return;
         }
         let lasts = self.random.between(1000, 300_000);
         self.crash(node, lasts, false);
         self.replace_disk(node);
         self.nodes[node].predecessors += 1;
+        self.nodes[node].has_regained = false;
         self.report.lost_disks += 1;
+    }
+
+    /// Looks whether nodes that have lost their disks say that they have regained all, and have it
+    /// on disk.
+    pub(crate) fn look_who_has_regained(&mut self, node: usize) {
+        if !self.nodes[node].has_regained {
+            let remembers = |(_, it): (_, &dyn AnyInstance)| it.status().remembers != Some(false);
+            let node = &mut self.nodes[node];
+            node.has_regained =
+                node.host.is_some() && node.instances().all(remembers) && !node.disk.has_unsynced();
+        }
     }
 
     /// The node has an empty disk from now on.

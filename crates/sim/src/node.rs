@@ -48,6 +48,8 @@ pub(crate) struct SimNode {
     pub(crate) born: u32,
     /// How many disks of it were lost and [replaced by an empty one](crate::losing).
     pub(crate) predecessors: u32,
+    /// Whether it has all that was on the last of them.
+    pub(crate) has_regained: bool,
     /// Whether the machine that it ran on last is there.
     pub(crate) has_machine: bool,
     /// The time of the next wake-up.
@@ -164,6 +166,7 @@ impl SimNode {
             life: 0,
             born: 0,
             predecessors: 0,
+            has_regained: true,
             has_machine: true,
             wake_at: None,
             burst_open: false,

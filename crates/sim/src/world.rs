@@ -502,6 +502,7 @@ impl<M: Model> Simulation<M> {
             self.rouse(node, at.max(self.now() + 1));
         }
         self.inspect(node)?;
+        self.look_who_has_regained(node);
         match self.effects.announced.take() {
             Some(membership) => self.adopt(node, &membership),
             None => Ok(()),
