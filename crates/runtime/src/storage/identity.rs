@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
-use std::num::ParseIntError;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
@@ -126,9 +125,13 @@ impl Wire for DirectoryId {
 }
 
 impl FromStr for DirectoryId {
-    type Err = ParseIntError;
+    type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        u128::from_str_radix(text, 16).map(DirectoryId)
+        let is_id = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| is_id);
+        number
+            .map(DirectoryId)
+            .ok_or("no id of a data directory, which has 32 hexadecimal digits")
     }
 }
 

@@ -64,10 +64,8 @@ impl EmptyDirectory {
             path: self.0.path(),
             text,
         };
-        let id: DirectoryId = lost.parse().map_err(|_| {
-            let digits = "which has 32 hexadecimal digits";
-            unsuited(format!("{lost:?} is no id of a data directory, {digits}"))
-        })?;
+        let id = lost.parse::<DirectoryId>();
+        let id = id.map_err(|error| unsuited(format!("{lost:?} is {error}")))?;
         if id.predecessors() == MAX_PREDECESSORS {
             let most = format!("{MAX_PREDECESSORS} directories of this node were lost, the most");
             return Err(unsuited(most));

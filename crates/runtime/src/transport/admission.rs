@@ -157,8 +157,7 @@ impl Admission {
             Some(known) if directory != Some(known) => Some(Objection::IdentityMismatch(
                 mismatch_text(name, (known, directory), self.readmits),
             )),
-            None if lost > 0 => None,
-            None if identities.has_other_origin(name, directory) => Some(
+            None if lost == 0 && identities.has_other_origin(name, directory) => Some(
                 Objection::IdentityMismatch(other_origin_text(name, identities.own())),
             ),
             None if identities.is_full() => Some(Objection::Other(format!(
@@ -202,11 +201,21 @@ impl Admission {
         Ok(())
     }
 
-    /// A handshake is complete: neither side objects to the other.
-    pub(crate) fn handshake_done(&self, peer: NodeId) {
+    /// A handshake is complete: neither side objects to the other. Meanwhile this node may have met
+    /// another directory of that name.
+    pub(crate) fn handshake_done(
+        &self,
+        peer: NodeId,
+        name: &str,
+        directory: Option<DirectoryId>,
+    ) -> Result<(), Objection> {
+        if let Some(objection) = self.objection(name, directory) {
+            return Err(objection);
+        }
         self.refused_by.borrow_mut().remove(&peer);
         self.accepted.borrow_mut().insert(peer);
         self.admit_if_accepted();
+        Ok(())
     }
 
     fn admit_if_accepted(&self) {

@@ -148,7 +148,10 @@ impl Dialler {
             return Err(HandshakeError::RefusedHere(objection.into_text()));
         }
         hello::accept(&mut stream, &[]).await?;
-        transport.admission.handshake_done(self.node);
+        let done = transport
+            .admission
+            .handshake_done(self.node, &name, directory);
+        done.map_err(|objection| HandshakeError::RefusedHere(objection.into_text()))?;
         Ok((stream, name, epoch))
     }
 

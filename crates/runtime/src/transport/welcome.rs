@@ -39,7 +39,7 @@ pub(crate) async fn welcome(
                 .admission
                 .accept_peer(&caller.sender_name.0, caller.directory)
                 .await;
-            answer(transport, stream, &peer, met).await?;
+            answer(transport, stream, (&peer, caller), met).await?;
             return Ok(Some(peer));
         }
         (Err(Rejected::Outdated), _) => {
@@ -87,7 +87,7 @@ fn is_member(transport: &Transport, caller: &Introduction) -> bool {
 async fn answer(
     transport: &Transport,
     stream: &mut NodeStream,
-    peer: &Shared,
+    (peer, caller): (&Shared, &Introduction),
     met: Result<(), Objection>,
 ) -> Result<(), HandshakeError> {
     let sender = peer.borrow().node();
@@ -112,8 +112,9 @@ async fn answer(
         HandshakeError::Refused(reason) => HandshakeError::RefusedByCaller(reason),
         error => error,
     })?;
-    transport.admission.handshake_done(sender);
-    Ok(())
+    let (name, directory) = (&caller.sender_name.0, caller.directory);
+    let done = transport.admission.handshake_done(sender, name, directory);
+    done.map_err(|objection| refused(sender, &objection.into_text()))
 }
 
 fn refused(sender: NodeId, reason: &str) -> HandshakeError {
