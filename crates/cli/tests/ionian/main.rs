@@ -9,6 +9,7 @@ mod common;
 mod dashboard;
 mod disks;
 mod drain;
+mod every_preset;
 mod failures;
 mod killed;
 mod kubernetes;

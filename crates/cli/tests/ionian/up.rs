@@ -5,33 +5,11 @@ use crate::cluster::{
     stop_all_threads, text, unfolded, up_refuses, works,
 };
 use crate::resp::Reply;
-use ionian_deployment::presets;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::Stdio;
-
-#[test]
-fn every_preset_serves_clients_and_stops_in_order() {
-    for (_, preset) in presets() {
-        let preset = preset.name;
-        let mut cluster = Cluster::start(preset, &[], &[]);
-        let last = cluster.gateways().len() - 1;
-        let (mut one, mut other) = (cluster.client(0), cluster.client(last));
-        one.set("k", "v");
-        assert_eq!(other.get("k"), Some("v".into()), "{preset}");
-        assert_eq!(other.call(&["INCR", "n"]).unwrap(), Reply::Integer(1));
-        assert_eq!(one.call(&["INCR", "n"]).unwrap(), Reply::Integer(2));
-        let status = cluster.status();
-        assert_eq!(
-            status["nodes_up"],
-            cluster.deployment.nodes.len(),
-            "{preset}"
-        );
-        cluster.stop(Signal::SIGTERM);
-    }
-}
 
 #[test]
 fn a_directory_has_one_user_and_keeps_its_deployment() {
