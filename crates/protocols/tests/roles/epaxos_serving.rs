@@ -1,6 +1,6 @@
 //! What an acceptor of EPaxos hands out to others at most, whatever they ask for.
 
-use crate::epaxos_acceptor::{ID, accept, ballot, command, deps, prepare};
+use crate::epaxos_acceptor::{ID, accept, ballot, command, deps, pre_accept, prepare};
 use crate::epaxos_process::{Process, config, of, space};
 use crate::stage::{self, Stage, batch, only};
 use ionian_kernel::id::*;
@@ -12,7 +12,7 @@ use ionian_protocols::epaxos::acceptor::{Acceptor, In};
 use ionian_protocols::epaxos::duty::Duty;
 use ionian_protocols::epaxos::instance::InstanceId;
 use ionian_protocols::epaxos::message::{Choice, Instance, Payload, Reach, Run};
-use ionian_protocols::epaxos::{Envelope, kind, replica};
+use ionian_protocols::epaxos::{Envelope, kind, leader, replica};
 use ionian_replication::batch::Value;
 
 fn run(start: u64, end: u64) -> Run {
@@ -92,6 +92,31 @@ fn decisions_of_256_instances_are_handed_out_at_a_time() {
     };
     assert_eq!((ask(256), ask(257)), (256, 256));
     assert_ne!(ID, AcceptorId(2));
+}
+
+/// Replicas may have executed what no acceptor has as decided any more: the one that had it has
+/// lost its disk. No replica asks for it then.
+#[test]
+fn what_no_acceptor_knows_as_decided_leaders_are_asked_to_recover() {
+    let mut process = Process::first();
+    let id = of(0, 1, 0);
+    process.asked(pre_accept(id, &[]));
+    let mut asked = AcceptorSet::EMPTY;
+    for _ in 0..12 {
+        for (envelope, _) in process.woken().sends {
+            match envelope {
+                Envelope::ToAcceptors(to, In::Ask { ids, .. }) if ids == [id] => {
+                    asked = asked.or(to);
+                }
+                Envelope::ToLeaders(to, leader::In::Recover { ids }) if ids == [id] => {
+                    assert_eq!((to.len(), asked.is_empty()), (3, false), "after others");
+                    return;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("no leader is asked");
 }
 
 /// A command that writes key 7, of this size.

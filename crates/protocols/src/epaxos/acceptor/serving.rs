@@ -117,9 +117,10 @@ impl Acceptor {
         }
     }
 
-    /// Asks another one for decisions. Where the roles are apart, replicas may have learned what no
-    /// dependency node has: leaders are asked after all others. An acceptor may be the only one
-    /// that heard that replicas keep an instance, for those may be down for good: it is asked too.
+    /// Asks another one for decisions, and after all others leaders to recover what has none.
+    /// Replicas may have learned a decision that no acceptor has any more: the one that had it has
+    /// lost its memory, or its disk. Where the roles are apart an acceptor may be the only one that
+    /// heard that replicas keep an instance, for those may be down for good: it is asked too.
     fn ask(&self, ids: Vec<InstanceId>, out: &mut Out<'_, Self>) {
         let (from, duty) = (self.id, self.duty);
         let others = match duty.records() {
@@ -127,9 +128,10 @@ impl Acceptor {
             false => self.config.recorders(),
         };
         let cycle = others.len() as u64 + 1;
-        if self.config.is_apart() && self.turn.is_multiple_of(cycle) {
+        if self.turn.is_multiple_of(cycle) {
             let acceptor = self.config.acceptors().pick(self.turn / cycle);
-            if let Some(acceptor) = acceptor.filter(|_| duty.records()) {
+            let asks_voter = self.config.is_apart() && duty.records();
+            if let Some(acceptor) = acceptor.filter(|_| asks_voter) {
                 let ids = ids.clone();
                 let message = super::In::Ask { from, duty, ids };
                 out.send(Envelope::ToAcceptors(Set::one(acceptor), message));
