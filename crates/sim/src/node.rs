@@ -40,6 +40,8 @@ pub(crate) struct SimNode {
     /// Whether the process is to lead nothing, and whether its roles know.
     pub(crate) drains: bool,
     roles_drain: bool,
+    /// Whether a membership has brought roles that do not know.
+    has_new_roles: bool,
     /// When its roles were called last.
     called_at: Micros,
     /// The number of crashes.
@@ -172,6 +174,7 @@ impl SimNode {
             burst_open: false,
             drains: false,
             roles_drain: false,
+            has_new_roles: false,
             told: Lsn(0),
             told_before: Lsn(0),
             lowered_until: Lsn(0),
@@ -249,8 +252,7 @@ impl SimNode {
         };
         host.reconfigure(&site, &mut self.outside(now, effects));
         self.host = Some(host);
-        // Roles that the membership has brought do not know yet.
-        self.roles_drain = false;
+        self.has_new_roles = true;
         self.burst_open = true;
     }
 
@@ -259,7 +261,7 @@ impl SimNode {
         self.host = None;
         self.arrived.clear();
         self.paused = false;
-        (self.drains, self.roles_drain) = (false, false);
+        (self.drains, self.roles_drain, self.has_new_roles) = (false, false, false);
         self.burst_open = false;
         self.wake_at = None;
         self.stored.clear();
@@ -310,7 +312,8 @@ impl SimNode {
                 .into_iter()
                 .for_each(|it| watch(from, it));
         }
-        if std::mem::replace(&mut self.roles_drain, self.drains) != self.drains {
+        let is_news = std::mem::take(&mut self.has_new_roles) && self.drains;
+        if std::mem::replace(&mut self.roles_drain, self.drains) != self.drains || is_news {
             host.drain(self.drains, outside);
         }
         self.checkpoint = host.take_in(outside).or(self.checkpoint);
