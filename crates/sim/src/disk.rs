@@ -53,7 +53,7 @@ pub(crate) struct Disk {
     /// The first error in the life of the process, which ends with it.
     error: Option<String>,
     /// What must be found again.
-    promised: Promised,
+    pub(crate) promised: Promised,
 }
 
 /// How a disk stores snapshots.
@@ -116,7 +116,7 @@ struct Sync {
 
 /// What the node may rely on.
 #[derive(Default)]
-struct Promised {
+pub(crate) struct Promised {
     /// Everything up to this position is durable.
     durable: u64,
     /// Everything before this one is not needed any more.
@@ -124,7 +124,7 @@ struct Promised {
     /// What was appended at each position from `low` on, as a hash.
     records: BTreeMap<u64, u64>,
     /// The last durable snapshot of each role.
-    snapshots: BTreeMap<Address, u64>,
+    pub(crate) snapshots: BTreeMap<Address, u64>,
 }
 
 /// What a restarted node finds.

@@ -56,6 +56,9 @@ impl<M: Model> Simulation<M> {
         self.end_process(node, Disk::crash);
         self.report.left += 1;
         let leaver = &mut self.nodes[node];
+        // If it becomes a member again its roles begin anew, and may take over and store an earlier
+        // state than they had.
+        leaver.disk.promised.snapshots.clear();
         leaver.membership = membership.clone();
         leaver.layout = layout;
         leaver.standing = Standing::Leaving;
