@@ -4,7 +4,7 @@ use super::config::Config;
 use super::kind;
 use crate::multipaxos::service::{FOR_CLIENT, FOR_PROXY_LEADER, FOR_REPLICA};
 use alloc::vec::Vec;
-use ionian_kernel::id::{AcceptorId, AcceptorSet};
+use ionian_kernel::id::{AcceptorId, AcceptorSet, ReplicaId};
 use ionian_kernel::service::{Enough, Memory, Need, Service, Voters, one_of_each};
 
 /// What the cluster needs. No leader is elected: each leads its own commands.
@@ -41,13 +41,14 @@ pub(super) fn service(config: &Config) -> Service {
     ]);
     needs.extend(one_of_each(config.layout(), KINDS));
     let recording = recorders(config.copy_quorum(config.recorders()));
-    let memories = match config.is_apart() {
+    let mut memories = match config.is_apart() {
         true => Vec::from([
             memory(recording, DEPENDENCY_NODES_LOST),
             memory(of_each_group(config), ACCEPTORS_LOST),
         ]),
         false => Vec::from([memory(recording, ACCEPTORS_LOST)]),
     };
+    memories.push(stored_states(config));
     Service {
         hub: kind::Leader,
         parts: Vec::new(),
@@ -88,6 +89,22 @@ fn memory(by: Enough, lost: &'static str) -> Memory {
         is_vital: true,
     }
 }
+
+/// Acceptors forget what f + 1 replicas have in stored snapshots. With at most f of all lost, one of
+/// these is left.
+fn stored_states(config: &Config) -> Memory {
+    let (of, f) = (config.replicas(), config.f());
+    Memory {
+        by: Enough::new::<ReplicaId>(kind::Replica, of, move |set| set.len() + f >= of.len()),
+        lost: STATES_LOST,
+        waits: "Its disk was lost. It stores a snapshot when it has all that acceptors have recorded",
+        is_vital: false,
+    }
+}
+
+const STATES_LOST: &str = "more than f replicas have lost their disks and have not stored what \
+     others have forgotten: acknowledged writes may be lost. Lose no further disk until all hold \
+     what was acknowledged";
 
 const KINDS: &[(u8, &str)] = &[
     (kind::Client, FOR_CLIENT),

@@ -21,6 +21,9 @@ const FETCHED: usize = 512;
 const ASK_EVERY: Duration = Duration::from_millis(250);
 const ASKED: usize = 256;
 
+/// Where the roles are not apart leaders are asked once in this number of times.
+const SELDOM: u64 = 16;
+
 /// Without disks an acceptor keeps decisions for replicas that are behind, until it has this number
 /// of instances, or bytes.
 const BACKLOG: usize = 1 << 14;
@@ -54,6 +57,11 @@ impl Acceptor {
 
     /// A replica misses instances.
     pub(super) fn on_fetch(&mut self, from: ReplicaId, runs: &[Run], out: &mut Out<'_, Self>) {
+        // What it would say of how far spaces reach, replicas on new disks would count on.
+        if self.is_copying() {
+            self.stale += 1;
+            return;
+        }
         let (mut instances, mut forgotten) = (Vec::new(), Vec::new());
         let mut page = Page::new(FETCHED_BYTES);
         for Run { space, start, end } in runs.iter().take(RUNS) {
@@ -118,9 +126,11 @@ impl Acceptor {
     }
 
     /// Asks another one for decisions, and after all others leaders to recover what has none.
-    /// Replicas may have learned a decision that no acceptor has any more: the one that had it has
-    /// lost its memory, or its disk. Where the roles are apart an acceptor may be the only one that
-    /// heard that replicas keep an instance, for those may be down for good: it is asked too.
+    /// Replicas may have learned a decision that no acceptor has. Where the roles are apart no
+    /// dependency node may. Where they are not, the acceptor that had it has lost its memory, or its
+    /// disk: that is rare, and a leader that is there needs no help, so leaders are seldom asked.
+    /// Where the roles are apart an acceptor may be the only one that heard that replicas keep an
+    /// instance, for those may be down for good: it is asked too.
     fn ask(&self, ids: Vec<InstanceId>, out: &mut Out<'_, Self>) {
         let (from, duty) = (self.id, self.duty);
         let others = match duty.records() {
@@ -128,7 +138,11 @@ impl Acceptor {
             false => self.config.recorders(),
         };
         let cycle = others.len() as u64 + 1;
-        if self.turn.is_multiple_of(cycle) {
+        let asks_leaders = match self.config.is_apart() {
+            true => self.turn.is_multiple_of(cycle),
+            false => self.turn.is_multiple_of(cycle * SELDOM),
+        };
+        if asks_leaders {
             let acceptor = self.config.acceptors().pick(self.turn / cycle);
             let asks_voter = self.config.is_apart() && duty.records();
             if let Some(acceptor) = acceptor.filter(|_| asks_voter) {
