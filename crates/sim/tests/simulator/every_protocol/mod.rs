@@ -30,12 +30,6 @@ macro_rules! tests {
                 }
 
                 #[test]
-                #[ignore = "takes minutes: `cargo xtask deep`"]
-                fn more_seeds_pass_in_each_shape_and_durability() {
-                    seeds::more_pass(PROTOCOL);
-                }
-
-                #[test]
                 fn seeds_pass_on_deployments_that_no_preset_has() {
                     seeds::pass_on_drawn_deployments(PROTOCOL);
                 }
