@@ -125,7 +125,21 @@ async fn carry_out(command: &MemberCommand) -> Result<()> {
 
 /// Has the empty directory of the stopped node `name` take the place of its directory `lost`.
 fn readmit(name: &str, lost: &str, data: &Path) -> Result<()> {
-    let data = DataPaths::for_nodes(data)?.node(name);
+    let paths = DataPaths::for_nodes(data)?;
+    let data = paths.node(name);
+    if !data.exists() {
+        let there = paths.node_directories()?;
+        let mut names: Vec<_> = there
+            .iter()
+            .filter_map(|path| Some(path.file_name()?.to_string_lossy()))
+            .collect();
+        names.sort_unstable();
+        bail!(
+            "{} has no directory of a node {name:?}; there are: {}",
+            paths.root().display(),
+            names.join(", ")
+        );
+    }
     let mut directory = EmptyDirectory::open(&data)?;
     let protocol = protocol(directory.protocol())?.description();
     if !protocol.readmits {

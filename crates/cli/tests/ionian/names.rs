@@ -8,6 +8,7 @@ use std::fs;
 /// be; a command that gets such an argument needs a case below.
 const NAMED: &[&str] = &[
     "drain <NODE>",
+    "member readmit <NODE>",
     "member remove <NODE>",
     "member replace <OLD>",
     "node <NODE>",
@@ -65,6 +66,7 @@ fn every_command_refuses_an_unknown_node_and_lists_the_known_ones() {
     let cases: &[Vec<&str>] = &[
         vec!["drain", "n9", "--data", &data],
         vec!["drain", "n9", "--undo", "--data", &data],
+        vec!["member", "readmit", "n9", "--lost", "0", "--data", &data],
         vec!["member", "remove", "n9", "--data", &data],
         [&replace[..], &["n3"], &at, &["--data", &data]].concat(),
         // A member that is at another address.

@@ -79,7 +79,7 @@ fn an_epaxos_node_that_has_lost_its_data_takes_part_again_when_an_operator_says_
             there.to_str().unwrap(),
             "it has the data of a node, which is not lost",
         ),
-        ("n0", &lost, "nowhere", "there is no such directory"),
+        ("n0", &lost, "nowhere", "has no directory of a node \"n0\""),
     ] {
         eventually(why, || {
             let (works, error) = readmit(name, lost, data);
