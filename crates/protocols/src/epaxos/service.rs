@@ -90,14 +90,14 @@ fn memory(by: Enough, lost: &'static str) -> Memory {
     }
 }
 
-/// Acceptors forget what f + 1 replicas have in stored snapshots. With at most f of all lost, one of
-/// these is left.
+/// Acceptors forget what f + 1 replicas have in stored snapshots. With at most f of all lost, one
+/// of these is left.
 fn stored_states(config: &Config) -> Memory {
     let (of, f) = (config.replicas(), config.f());
     Memory {
         by: Enough::new::<ReplicaId>(kind::Replica, of, move |set| set.len() + f >= of.len()),
         lost: STATES_LOST,
-        waits: "Its disk was lost. It stores a snapshot when it has all that acceptors have recorded",
+        waits: "Its disk was lost: it has yet to store all that acceptors have recorded",
         is_vital: false,
     }
 }

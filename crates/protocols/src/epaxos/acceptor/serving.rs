@@ -127,8 +127,9 @@ impl Acceptor {
 
     /// Asks another one for decisions, and after all others leaders to recover what has none.
     /// Replicas may have learned a decision that no acceptor has. Where the roles are apart no
-    /// dependency node may. Where they are not, the acceptor that had it has lost its memory, or its
-    /// disk: that is rare, and a leader that is there needs no help, so leaders are seldom asked.
+    /// dependency node may. Where they are not, the acceptor that had it has lost its memory, or
+    /// its disk: that is rare, and a leader that is there needs no help, so leaders are seldom
+    /// asked.
     /// Where the roles are apart an acceptor may be the only one that heard that replicas keep an
     /// instance, for those may be down for good: it is asked too.
     fn ask(&self, ids: Vec<InstanceId>, out: &mut Out<'_, Self>) {
