@@ -9,7 +9,7 @@ use super::message::{ChosenSlots, Times};
 use super::{Envelope, acceptor, client, kind, leader, read_batcher, unbatcher};
 use crate::parts::metrics;
 use crate::parts::replica::divergence::Mark;
-use crate::parts::replica::{Chunk, Gate, ReplicaCore, ReplicaPort};
+use crate::parts::replica::{Chunk, Gate, ReplicaCore, ReplicaPort, Resumption};
 use crate::pigpaxos::settings::reads_at_executed;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -182,12 +182,11 @@ impl Replica {
     pub(crate) fn was_replaced(
         &mut self,
         now: Instant,
-        executed: Slot,
-        gate: Gate,
+        resumption: Resumption,
         out: &mut Out<'_, Self>,
     ) {
         let (core, mut port) = self.part(out);
-        core.was_replaced(now, executed, gate, &mut port);
+        core.was_replaced(now, resumption, &mut port);
     }
 
     /// See [`ReplicaCore::offer`].

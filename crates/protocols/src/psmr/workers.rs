@@ -8,11 +8,10 @@ use super::groups::{Groups, Member};
 use super::merge::of;
 use crate::multipaxos;
 use crate::multipaxos::replica::In;
-use crate::parts::replica::Gate;
+use crate::parts::replica::{Gate, Resumption};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
-use ionian_kernel::id::Slot;
 use ionian_kernel::protocol::{Birth, Instance as _};
 use ionian_kernel::role::Out;
 use ionian_kernel::time::Instant;
@@ -32,7 +31,7 @@ pub(super) struct Delivery {
 struct Inbox {
     now: Instant,
     /// First: its state was replaced.
-    replaced: Option<(Slot, Gate)>,
+    replaced: Option<Resumption>,
     /// Then: another gate holds.
     gate: Option<Gate>,
     /// Then: these messages have come.
@@ -57,8 +56,8 @@ impl Task for AtWork {
     fn run(&mut self) {
         let Member { instance, outbox } = &mut *self.member;
         let now = self.inbox.now;
-        if let Some((executed, gate)) = self.inbox.replaced.take() {
-            of(instance).was_replaced(now, executed, gate, &mut Out::new(outbox));
+        if let Some(resumption) = self.inbox.replaced.take() {
+            of(instance).was_replaced(now, resumption, &mut Out::new(outbox));
         }
         if let Some(gate) = self.inbox.gate.take() {
             of(instance).open(now, gate, &mut Out::new(outbox));
@@ -105,10 +104,10 @@ impl Delivery {
         self.inboxes[group].gate = Some(gate);
     }
 
-    /// The state of a group was replaced by one before a slot.
-    pub(super) fn replaced(&mut self, now: Instant, group: usize, executed: Slot, gate: Gate) {
+    /// The state of a group was replaced.
+    pub(super) fn replaced(&mut self, now: Instant, group: usize, resumption: Resumption) {
         self.inboxes[group].now = now;
-        self.inboxes[group].replaced = Some((executed, gate));
+        self.inboxes[group].replaced = Some(resumption);
     }
 
     /// Finishes all that was begun, and takes the members back.

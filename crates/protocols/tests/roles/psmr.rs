@@ -20,6 +20,7 @@ use crate::stage;
 use bytes::Bytes;
 use ionian_kernel::id::*;
 use ionian_kernel::layout::{Layout, NodeId, Options, numbered};
+use ionian_kernel::level::Level;
 use ionian_kernel::machine::{Footprint, NotARead, Parts, RestoreError, StateMachine};
 use ionian_kernel::protocol::{Birth, Instance as _, Protocol, Routed};
 use ionian_kernel::random::Random;

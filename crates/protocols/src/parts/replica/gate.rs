@@ -27,20 +27,53 @@ pub(super) struct Turns {
     every: u64,
     /// How many it has taken since it began to count.
     taken: u64,
+    /// Whether a skip that comes next counts for nothing, as it was there when counting began.
+    ends_skip: bool,
 }
 
 impl Turns {
+    fn new(every: u64) -> Self {
+        Turns {
+            every,
+            taken: 0,
+            ends_skip: false,
+        }
+    }
+
+    /// How many messages a value counts for.
+    fn weight(self, value: &Value) -> u64 {
+        match skipped(&value.batch) {
+            Some(_) if self.ends_skip => 0,
+            Some(count) => count,
+            None => 1,
+        }
+    }
+
     /// This number of messages of the other log come before the last message of a value.
     fn until(self, value: &Value) -> Slot {
-        let last = self.taken.saturating_add(weight(&value.batch) - 1);
-        Slot(last / self.every * self.every)
+        let last = self.taken.saturating_add(self.weight(value));
+        Slot(last.saturating_sub(1) / self.every * self.every)
     }
 
     /// The count behind a value.
     pub(super) fn after(self, value: &Value) -> Self {
-        let taken = self.taken.saturating_add(weight(&value.batch));
-        Turns { taken, ..self }
+        Turns {
+            taken: self.taken.saturating_add(self.weight(value)),
+            ends_skip: false,
+            ..self
+        }
     }
+}
+
+/// Where a replica goes on in its log with the state that another gave it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resumption {
+    /// The state is that before this slot.
+    pub(crate) executed: Slot,
+    /// This gate holds from there on.
+    pub(crate) gate: Gate,
+    /// See [`ReplicaCore::begin_turns`].
+    pub(crate) ends_skip: bool,
 }
 
 /// A batch that says: before this, every slot of another log below `until` is executed.
@@ -69,11 +102,6 @@ pub fn skip(count: u64) -> Batch {
 pub(crate) fn skipped(batch: &Batch) -> Option<u64> {
     let first = batch.commands().next()?;
     (first.purpose == Purpose::Internal && first.floor > 0).then_some(first.floor)
-}
-
-/// How many messages a batch counts for.
-fn weight(batch: &Batch) -> u64 {
-    skipped(batch).unwrap_or(1)
 }
 
 /// Before this value the other log is executed below the slot that is given, if it says so; by
@@ -111,12 +139,17 @@ impl ReplicaCore {
 
     /// Logs are merged by turns of this many messages.
     pub(crate) fn take_turns(&mut self, every: u64) {
-        self.turns = Some(Turns { every, taken: 0 });
+        self.turns = Some(Turns::new(every));
     }
 
-    /// Begins to count turns anew.
-    pub(crate) fn begin_turns(&mut self) {
-        self.turns = self.turns.map(|turns| Turns { taken: 0, ..turns });
+    /// Begins to count turns anew. All replicas begin before the same value. If `ends_skip` and
+    /// that is a skip, its messages are taken: the rest of a skip that is longer than what the
+    /// other log has between two such places would have its turn never.
+    pub(crate) fn begin_turns(&mut self, ends_skip: bool) {
+        self.turns = self.turns.map(|turns| Turns {
+            ends_skip,
+            ..Turns::new(turns.every)
+        });
     }
 
     /// How many messages its log has up to the first slot that is missing, by turns: of those that
@@ -127,9 +160,9 @@ impl ReplicaCore {
             .iter_from(self.executed)
             .zip(self.executed.until(Slot::MAX));
         let in_turn = ahead.take_while(|((slot, _), next)| slot == next);
-        let weights = in_turn.map(|((_, chosen), _)| weight(&chosen.value.batch));
-        let taken = self.turns.map_or(0, |turns| turns.taken);
-        weights.fold(taken, u64::saturating_add)
+        let turns = self.turns.unwrap_or(Turns::new(1));
+        let after = in_turn.fold(turns, |turns, ((_, chosen), _)| turns.after(&chosen.value));
+        after.taken
     }
 
     /// Whether it has all of its log that it knows of.
@@ -147,7 +180,6 @@ impl ReplicaCore {
 
     /// Its state is that before the slot `executed`, from a snapshot stored before a crash.
     pub(crate) fn begin_at(&mut self, executed: Slot) {
-        self.begin_turns();
         (self.executed, self.wanted) = (executed, executed);
         self.snapshots.stored(executed, self.executor.work());
         self.log.reset(executed);
@@ -304,19 +336,18 @@ impl ReplicaCore {
         port.store_snapshot(self.executed.0, self.executor.freeze());
     }
 
-    /// Its state was replaced by one before the slot `executed`.
+    /// Its state was replaced.
     pub(crate) fn was_replaced(
         &mut self,
         now: Instant,
-        executed: Slot,
-        gate: Gate,
+        resumption: Resumption,
         port: &mut impl ReplicaPort,
     ) {
-        self.begin_turns();
-        self.pass_over(executed);
+        self.begin_turns(resumption.ends_skip);
+        self.pass_over(resumption.executed);
         self.begin_to_compare();
         self.answer_deferred(now);
-        self.open(now, gate, port);
+        self.open(now, resumption.gate, port);
     }
 
     /// Hands a peer the snapshot at hand, if it is of a state behind the slot `beyond`.

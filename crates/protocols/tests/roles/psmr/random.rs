@@ -5,8 +5,9 @@ use ionian_kernel::work::Inline;
 
 const GROUPS: usize = 3;
 
-/// Chosen values of all groups, of which the last lets all be executed.
-fn random_logs(random: &mut Random, takes_turns: bool) -> Logs {
+/// Chosen values of all groups, of which the last lets all be executed. Skips are of at most
+/// `longest` messages.
+fn random_logs(random: &mut Random, takes_turns: bool, longest: u64) -> Logs {
     let mut logs = Logs::new(GROUPS);
     let all = logs.all();
     let own = [
@@ -22,14 +23,14 @@ fn random_logs(random: &mut Random, takes_turns: bool) -> Logs {
             4 | 5 => logs.write(all, spanning[random.below(7) as usize]),
             6 if takes_turns => {
                 let group = random.below(GROUPS as u64 + 1) as usize;
-                logs.logs[group].push(skip(1 + random.below(5)));
+                logs.logs[group].push(skip(1 + random.below(longest)));
             }
             6 => logs.mark(group, random.below(logs.logs[all].len() as u64 + 3)),
             _ => logs.logs[all].push(noop()),
         }
     }
     if takes_turns {
-        let most = |log: &Vec<Value>| 5 * log.len() as u64;
+        let most = |log: &Vec<Value>| longest * log.len() as u64;
         let most = logs.logs.iter().map(most).max().expect("there are logs");
         // Counting begins anew behind each command that touches all.
         for _ in 0..logs.logs[all].len() + 1 {
@@ -52,14 +53,14 @@ fn random_logs(random: &mut Random, takes_turns: bool) -> Logs {
 
 /// What a new replica answers when messages come in this order, with workers that take a random
 /// time.
-fn answers_in_order(options: &Options, messages: &[Message], seed: u64) -> Vec<(u8, u64, String)> {
+fn answers_in_order(layout: &Layout, messages: &[Message], seed: u64) -> Vec<(u8, u64, String)> {
     let hire = move |count| Inline::at_random(Random::new(seed), count, 1 + seed as usize % 3);
     let birth = Birth {
         machine: &texts,
         workers: Some(&hire),
         ..stage::birth(kind::Replica, 0, NodeId(90))
     };
-    let mut replica = Stage::born(layout(GROUPS as u64, options.clone()), birth);
+    let mut replica = Stage::born(layout.clone(), birth);
     let (mut random, mut sent) = (Random::new(seed), Vec::new());
     for message in messages {
         let Stage {
@@ -93,9 +94,15 @@ fn random_logs_have_the_same_answers_in_any_order() {
             1 => (turns(3), true),
             _ => (Options::default(), false),
         };
-        let logs = random_logs(&mut random, takes_turns);
+        // From level 18 on none is too long.
+        let (level, longest) = [(17, 5), (18, 5), (18, 500)][seed as usize / 3 % 3];
+        let layout = Layout {
+            founding_level: Level(level),
+            ..layout(GROUPS as u64, options)
+        };
+        let logs = random_logs(&mut random, takes_turns, longest);
         let mut messages = logs.messages();
-        let expected = answers_in_order(&options, &messages, seed);
+        let expected = answers_in_order(&layout, &messages, seed);
         let written: u64 = logs.numbers.iter().sum();
         assert_eq!(
             expected.len() as u64,
@@ -106,7 +113,7 @@ fn random_logs_have_the_same_answers_in_any_order() {
             for place in (1..messages.len()).rev() {
                 messages.swap(place, random.below(place as u64 + 1) as usize);
             }
-            let found = answers_in_order(&options, &messages, 1000 * seed + order);
+            let found = answers_in_order(&layout, &messages, 1000 * seed + order);
             assert!(
                 found == expected,
                 "seed {seed}: {found:?}, not {expected:?}"

@@ -61,6 +61,33 @@ fn a_skip_takes_the_turns_of_the_messages_that_it_stands_for() {
     in_any_order((3, turns(1)), &logs, &answers);
 }
 
+/// A skip of more messages than all has between two commands that touch all parts.
+#[test]
+fn a_skip_that_a_worker_has_stopped_before_ends_where_counting_begins_anew() {
+    let mut logs = Logs::new(2);
+    let all = logs.all();
+    // One for the opening of the session of all, and one for the command.
+    for _ in 0..2 {
+        logs.logs[0].push(skip(12_000));
+        logs.logs[1].push(skip(9));
+    }
+    logs.write(0, "a=u");
+    logs.write(all, "ab=1");
+    let of_all = (2, 0, "1,1");
+    for (level, answers) in [(17, &[of_all][..]), (18, &[(0, 0, "1u"), of_all])] {
+        let layout = Layout {
+            founding_level: Level(level),
+            ..layout(2, turns(2))
+        };
+        let mut replica = Stage::of(layout, (kind::Replica, 0), true);
+        let messages = logs.messages().into_iter();
+        let sent: Sent = messages.flat_map(|message| replica.tell(message)).collect();
+        let mut found = super::answers(&sent);
+        found.sort();
+        assert_eq!(found, expected(answers), "level {level}");
+    }
+}
+
 /// What a replica asks of leaders when messages do not come: groups, and how many.
 fn wanted(sent: &Sent) -> Vec<(u8, u64)> {
     let wants = sent.iter().filter_map(|envelope| match envelope {
