@@ -7,7 +7,6 @@ use ionian_deployment::Deployment;
 use ionian_kernel::machine::StateMachine;
 use ionian_kernel::protocol::AnyProtocol;
 use ionian_protocols::registry;
-pub use ionian_protocols::registry::Work;
 
 /// The state machine that gateways serve, and whose snapshots the commands can inspect.
 pub const MACHINE: &str = ionian_deployment::MACHINES[0];
@@ -48,11 +47,6 @@ pub fn machine(deployment: &Deployment, own: &[(&str, MakeMachine)]) -> Result<M
         .into()),
         _ => Ok(made),
     }
-}
-
-/// Does `work` for the protocol with this name.
-pub fn with_protocol<W: Work>(name: &str, work: W) -> Result<W::Output> {
-    registry::with_protocol(name, work).with_context(|| unknown(name))
 }
 
 /// The protocol with this name, without its type.

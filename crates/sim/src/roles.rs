@@ -18,10 +18,22 @@ use ionian_kernel::status::Status;
 use ionian_kernel::time::Instant;
 use ionian_kernel::trace::Event;
 use ionian_kernel::wire::{Wire, WireError, decode_all, encode_all};
+use ionian_protocols::registry::{Work, with_protocol};
 use std::any::Any;
 use std::fmt::Debug;
 use std::rc::Rc;
 use typed::NodeRoles;
+
+/// Makes a protocol one that can be simulated.
+struct Make;
+
+impl Work for Make {
+    type Output = Simulated;
+
+    fn run<P: Protocol>(self) -> Simulated {
+        Simulated::of::<P>()
+    }
+}
 
 /// A protocol that can be simulated.
 #[derive(Clone, Copy)]
@@ -39,6 +51,11 @@ impl Simulated {
             create: NodeRoles::<P>::create,
             invariants: OwnInvariants::<P>::watch,
         }
+    }
+
+    /// The protocol of the registry with this name; `None` if there is none.
+    pub fn named(name: &str) -> Option<Self> {
+        with_protocol(name, Make)
     }
 
     /// The protocol without its type.

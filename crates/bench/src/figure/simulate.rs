@@ -17,12 +17,10 @@ use ionian_deployment::{CLIENT, Deployment};
 use ionian_harness::host::Machine;
 use ionian_kernel::layout::Layout;
 use ionian_kernel::machine::StateMachine;
-use ionian_kernel::protocol::Protocol;
 use ionian_machines::kv;
 use ionian_planner::demand::Measured;
 use ionian_planner::executed::Counted;
 use ionian_planner::projection::{Projection, project};
-use ionian_protocols::registry::{Work, with_protocol};
 use ionian_sim::Simulated;
 use ionian_sim::performance::{self, Setting};
 use std::cell::RefCell;
@@ -252,17 +250,7 @@ impl Bench {
 
 /// The protocol of this name.
 pub(super) fn simulated(name: &str) -> Result<Simulated> {
-    with_protocol(name, Simulate).with_context(|| format!("protocol = {name:?}: does not exist"))
-}
-
-struct Simulate;
-
-impl Work for Simulate {
-    type Output = Simulated;
-
-    fn run<P: Protocol>(self) -> Simulated {
-        Simulated::of::<P>()
-    }
+    Simulated::named(name).with_context(|| format!("protocol = {name:?}: does not exist"))
 }
 
 fn about(point: Point, deployment: &Deployment, workload: &Workload) -> Point {

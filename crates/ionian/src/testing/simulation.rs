@@ -6,8 +6,7 @@ use crate::{Deployment, Footprint, NotARead, PresetOptions, StartError, StateMac
 use bytes::Bytes;
 use ionian_kernel::client::Operation;
 use ionian_kernel::delegate;
-use ionian_kernel::protocol::Protocol;
-use ionian_protocols::registry::{self, Work};
+use ionian_kernel::protocol::Protocol as _;
 use ionian_protocols::unreplicated::Unreplicated;
 use ionian_sim::model::{Call, Model, Specification, Want};
 use ionian_sim::{Durability, Failure, Scenario, Simulated, Watch, run_seed_with};
@@ -152,7 +151,7 @@ impl Simulation {
         let deployment = preset.map_err(|error| SimulationFailure::Start(error.into()))?;
         let unknown =
             || SimulationFailure::Start(StartError::Protocol(deployment.protocol.clone()));
-        let protocol = registry::with_protocol(&deployment.protocol, Make).ok_or_else(unknown)?;
+        let protocol = Simulated::named(&deployment.protocol).ok_or_else(unknown)?;
         let scenario = self.scenario(protocol, &deployment)?;
         let mut report = Report::default();
         for seed in self.seeds.clone() {
@@ -204,17 +203,6 @@ impl Simulation {
             check_limit: self.check_steps.unwrap_or(base.check_limit),
             ..base
         })
-    }
-}
-
-/// Makes a protocol one that can be simulated.
-struct Make;
-
-impl Work for Make {
-    type Output = Simulated;
-
-    fn run<P: Protocol>(self) -> Simulated {
-        Simulated::of::<P>()
     }
 }
 

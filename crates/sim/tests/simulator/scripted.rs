@@ -2,8 +2,6 @@
 //! `REWRITE_PLAYS` set they are not compared: what they expect in traces is written anew.
 
 use ionian_deployment::Settings;
-use ionian_kernel::protocol::Protocol;
-use ionian_protocols::registry::{Work, with_protocol};
 use ionian_sim::Simulated;
 use ionian_sim::machine::Lists;
 use ionian_sim::play::{Play, PlayError};
@@ -15,17 +13,6 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plays")
 }
 
-/// A protocol by its name.
-struct Named;
-
-impl Work for Named {
-    type Output = Simulated;
-
-    fn run<P: Protocol>(self) -> Simulated {
-        Simulated::of::<P>()
-    }
-}
-
 /// Performs a play, or writes it anew.
 fn done(play: &Play, rewrite: bool) -> Result<Option<String>, PlayError> {
     let setup = play.setup().expect("the play names its cluster");
@@ -33,7 +20,7 @@ fn done(play: &Play, rewrite: bool) -> Result<Option<String>, PlayError> {
     for (key, value) in &setup.settings {
         settings.set(key, *value).expect("a setting");
     }
-    let protocol = with_protocol(&setup.protocol, Named).expect("a protocol of the registry");
+    let protocol = Simulated::named(&setup.protocol).expect("a protocol of the registry");
     let (scenario, model) = (setup.scenario(protocol, settings.options())?, Lists::new(3));
     match rewrite {
         true => play.rewrite(protocol, &scenario, model).map(Some),

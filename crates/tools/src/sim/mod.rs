@@ -13,14 +13,13 @@ mod parallel;
 mod play;
 
 use crate::arguments;
-use crate::family::{self, Work};
+use crate::family;
 use crate::output::{self, say};
 use anyhow::{Context, Result, bail};
 use canaries::Canary;
 use choice::Choice;
 pub(crate) use choice::{canary_names, driver_canary_names};
 use indicatif::{ProgressBar, ProgressStyle};
-use ionian_kernel::protocol::Protocol;
 use ionian_program::INTERRUPTED;
 use ionian_sim::{
     Failure, Outcome, Scenario, Simulated, Sink, Summary, Watch, layouts, run_seed_watched,
@@ -44,20 +43,14 @@ pub(crate) fn run(arguments: &arguments::Sim) -> Result<ExitCode> {
     let protocol = match canary {
         // The same protocol, from the copy that has the defects.
         Some(_) => canaries::named(protocol).expect("the copy has every protocol"),
-        None => family::with_protocol(protocol, Make)?,
+        None => named(protocol)?,
     };
     simulate_all(arguments, &choice, protocol)
 }
 
-/// Makes a protocol one that can be simulated.
-struct Make;
-
-impl Work for Make {
-    type Output = Simulated;
-
-    fn run<P: Protocol>(self) -> Simulated {
-        Simulated::of::<P>()
-    }
+/// The protocol of the registry with this name.
+fn named(protocol: &str) -> Result<Simulated> {
+    Simulated::named(protocol).with_context(|| family::unknown(protocol))
 }
 
 /// Runs the seeds, and prints what came of them.

@@ -1,7 +1,6 @@
 //! One scripted scenario from a file, on the cluster that it names.
 
-use super::Make;
-use crate::family;
+use super::named;
 use crate::output::say;
 use anyhow::{Context, Result, anyhow};
 use ionian_deployment::Settings;
@@ -35,7 +34,7 @@ pub(super) fn run(file: &Path, rewrite: bool) -> Result<ExitCode> {
 
 /// Returns the play written anew, if that was asked for.
 fn perform(play: &Play, setup: &Setup, rewrite: bool) -> Result<Option<String>> {
-    let protocol = family::with_protocol(&setup.protocol, Make)?;
+    let protocol = named(&setup.protocol)?;
     let mut settings = Settings::default();
     for (key, value) in &setup.settings {
         settings.set(key, *value)?;
