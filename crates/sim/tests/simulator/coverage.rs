@@ -128,6 +128,8 @@ fn of_epaxos() {
         "replica: asked for a snapshot that it no longer has",
         // Not in these 1,800 runs: `a_decision_after_a_promise_is_refused` of the roles' tests.
         "acceptor: its leader decides after it has promised another ballot",
+        // As above: `a_snapshot_is_not_waited_for_when_what_was_forgotten_arrives`.
+        "replica: what it took a snapshot for has arrived",
     ];
     let presets = ["epaxos", "epaxos-5", "epaxos-compartmentalized"];
     let all = scenarios(protocol, &presets, false);
