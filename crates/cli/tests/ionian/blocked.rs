@@ -36,7 +36,7 @@ fn isolated(set_up: &str, script: &str) -> Option<String> {
         println!("skipped: the system permits no network and no mounts of its own");
         return None;
     }
-    let (mut shell, end) = (begin(script).unwrap(), Instant::now() + 3 * LIMIT);
+    let (mut shell, end) = (begin(script).unwrap(), Instant::now() + 20 * LIMIT);
     let mut said = shell.stdout.take().unwrap();
     // A pipe that is full would hold the script up.
     let said = std::thread::spawn(move || {

@@ -1,5 +1,6 @@
 //! A cluster in this process with a slow role instance, under load.
 
+use super::RUNNING;
 use super::slowed::{Slowed, handled, slow_down};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::client::ReadLevel;
@@ -11,8 +12,8 @@ use ionian_planner::live::bottleneck::{Bottleneck, judge};
 use ionian_planner::live::rates::Rates;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_runtime::{Cluster, NodeStatus};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,10 @@ const SETTLED: u64 = 150;
 /// A window that is longer than this would never end.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// This many commands of a client without an answer one after the other, or reports that do not
+/// come, are no matter of busy processors.
+const SILENT: usize = 20;
+
 /// How often it is looked whether a window has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -45,6 +50,7 @@ pub(crate) struct Running {
     answered: Arc<AtomicU64>,
     stops: Arc<AtomicBool>,
     clients: Vec<JoinHandle<()>>,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Running {
@@ -58,6 +64,7 @@ impl Running {
 
     /// Starts the deployment of a preset, without load.
     pub(crate) fn start_idle(preset: &str) -> Self {
+        let alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let deployment = Deployment::preset(preset, &PresetOptions::default()).unwrap();
         let layout = deployment.layout(MultiPaxos::KINDS).unwrap();
         let nodes = layout.nodes().into_iter().collect();
@@ -69,6 +76,7 @@ impl Running {
             answered,
             stops,
             clients: Vec::new(),
+            _alone: alone,
         }
     }
 
@@ -81,6 +89,7 @@ impl Running {
         std::thread::spawn(move || {
             let mut next = Instant::now() + every * number / CLIENTS;
             let mut writes = false;
+            let mut unanswered = 0;
             while !stops.load(Ordering::Relaxed) {
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
                 // After a stall the commands that are overdue are not asked for at once.
@@ -90,7 +99,12 @@ impl Running {
                     true => client.write_blocking("command"),
                     false => client.read_blocking("query", ReadLevel::Linearizable),
                 };
-                answer.expect("the cluster answers");
+                if let Err(error) = answer {
+                    unanswered += 1;
+                    assert!(unanswered < SILENT, "the cluster does not answer: {error}");
+                    continue;
+                }
+                unanswered = 0;
                 answered.fetch_add(1, Ordering::Relaxed);
             }
         })
@@ -108,7 +122,12 @@ impl Running {
 
     fn reports(&self) -> Vec<NodeStatus> {
         let nodes = self.nodes.iter();
-        nodes.map(|it| self.cluster.status(*it).unwrap()).collect()
+        let report = |node: &NodeId| {
+            let found = || self.cluster.status(*node);
+            let tries = (1..SILENT).map(|_| found()).find_map(Result::ok);
+            tries.unwrap_or_else(|| found().unwrap())
+        };
+        nodes.map(report).collect()
     }
 
     /// Slows down the busiest instance of a kind, so that it takes [`BUSY`] of a processor.
