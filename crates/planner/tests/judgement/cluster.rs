@@ -1,6 +1,5 @@
 //! A cluster in this process with a slow role instance, under load.
 
-use super::RUNNING;
 use super::slowed::{Slowed, handled, slow_down};
 use ionian_deployment::{Deployment, PresetOptions};
 use ionian_kernel::client::ReadLevel;
@@ -13,7 +12,7 @@ use ionian_planner::live::rates::Rates;
 use ionian_protocols::multipaxos::MultiPaxos;
 use ionian_runtime::{Cluster, NodeStatus};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -36,12 +35,16 @@ const SETTLED: u64 = 150;
 /// A window that is longer than this would never end.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// This many commands of a client without an answer one after the other, or reports that do not
-/// come, are no matter of busy processors.
+/// A client fails after this many commands in a row without an answer, and a request for a report
+/// after as many attempts. Fewer can be due to busy processors.
 const SILENT: usize = 20;
 
 /// How often it is looked whether a window has ended.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Locked while a cluster runs. One test takes the processors from its cluster, and would take them
+/// from that of another test.
+static RUNNING: Mutex<()> = Mutex::new(());
 
 /// See the top of this file. Dropping it ends the load.
 pub(crate) struct Running {
@@ -50,6 +53,7 @@ pub(crate) struct Running {
     answered: Arc<AtomicU64>,
     stops: Arc<AtomicBool>,
     clients: Vec<JoinHandle<()>>,
+    /// Released last, when the nodes have stopped.
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -124,8 +128,8 @@ impl Running {
         let nodes = self.nodes.iter();
         let report = |node: &NodeId| {
             let found = || self.cluster.status(*node);
-            let tries = (1..SILENT).map(|_| found()).find_map(Result::ok);
-            tries.unwrap_or_else(|| found().unwrap())
+            let early = (1..SILENT).find_map(|_| found().ok());
+            early.unwrap_or_else(|| found().unwrap())
         };
         nodes.map(report).collect()
     }

@@ -17,10 +17,5 @@ mod quiet;
 mod simulated;
 mod slowed;
 
-use std::sync::Mutex;
-
-/// One running cluster at a time: a test takes the processors from its own.
-static RUNNING: Mutex<()> = Mutex::new(());
-
 /// The presets that are judged.
 const PRESETS: [&str; 3] = ["colocated", "compartmentalized", "batched"];

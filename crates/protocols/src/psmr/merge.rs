@@ -23,9 +23,9 @@
 //! the same. A skip of n messages may be taken at the turn of its last, as it has no effect; and
 //! skips of g_all stop no worker. One thing is ours: turns are counted anew behind each slot that
 //! touches all parts, where all workers have stopped at the same places. So a picture need not
-//! contain the counts. A skip that a worker has stopped before there counts for nothing: otherwise
-//! one of 12,000 messages would stay, with all behind it, as long as the count never comes so far
-//! (9,000 a second by skips, and a slot that touches all parts twice a second).
+//! contain the counts. Since level 18, a skip before which a worker has stopped there counts for
+//! nothing. Otherwise a skip of 12,000 messages and the commands behind it would wait without end:
+//! skips bring g_all 9,000 messages a second, and counting can begin anew twice a second.
 //!
 //! Why this is linearizable. Let commands be ordered as replicas execute them: by slots within a
 //! log, and as said above between g_all and a group that a command of it touches. Along each such
@@ -335,13 +335,14 @@ impl Merge {
         let done = core.executed();
         self.touches.begin_at(done);
         self.divide(groups);
+        let (gate, ends_skip) = (Gate::Marker(self.touches.place()), ends_skip(groups));
         for (group, (executed, sessions)) in cuts.into_iter().enumerate() {
             let executor = replica(groups.member(group)).core_mut().executor_mut();
             executor.take_sessions(&sessions).expect("it was checked");
             let resumption = Resumption {
                 executed,
-                gate: Gate::Marker(self.touches.place()),
-                ends_skip: ends_skip(groups),
+                gate,
+                ends_skip,
             };
             self.delivery.replaced(now, group, resumption);
         }
@@ -544,13 +545,13 @@ fn executed(groups: &Groups) -> (u64, u64) {
     executed.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
 }
 
-/// Whether a skip that a worker has stopped before ends where turns are counted anew.
+/// Whether a skip before which a worker has stopped ends where turns are counted anew.
 fn ends_skip(groups: &Groups) -> bool {
     let membership = core(groups, groups.all()).executor().membership();
     membership.level >= Level(18)
 }
 
-/// Turns are counted anew in all groups.
+/// Begins to count turns anew in all groups.
 fn begin_turns(groups: &mut Groups) {
     let ends_skip = ends_skip(groups);
     for group in 0..groups.all() {

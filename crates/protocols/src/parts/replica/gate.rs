@@ -27,7 +27,7 @@ pub(super) struct Turns {
     every: u64,
     /// How many it has taken since it began to count.
     taken: u64,
-    /// Whether a skip that comes next counts for nothing, as it was there when counting began.
+    /// Whether the next value, if it is a skip, counts for nothing: counting began before it.
     ends_skip: bool,
 }
 
@@ -65,7 +65,7 @@ impl Turns {
     }
 }
 
-/// Where a replica goes on in its log with the state that another gave it.
+/// Where a replica continues in its log with the state that it has taken over from a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resumption {
     /// The state is that before this slot.
@@ -142,9 +142,9 @@ impl ReplicaCore {
         self.turns = Some(Turns::new(every));
     }
 
-    /// Begins to count turns anew. All replicas begin before the same value. If `ends_skip` and
-    /// that is a skip, its messages are taken: the rest of a skip that is longer than what the
-    /// other log has between two such places would have its turn never.
+    /// Begins to count turns anew, before the same value on all replicas. With `ends_skip` that
+    /// value counts for nothing if it is a skip: a skip that is longer than what the other log has
+    /// between two such places would never have its turn.
     pub(crate) fn begin_turns(&mut self, ends_skip: bool) {
         self.turns = self.turns.map(|turns| Turns {
             ends_skip,
